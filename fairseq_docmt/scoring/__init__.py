@@ -1,1 +1,1 @@
-"""Commands that evaluate and rerank translations of documents, see ``fairseq-docmt --help``."""
+"""Commands that evaluate and rerank document translations; see ``fairseq-docmt --help``."""

@@ -17,7 +17,7 @@ Counts = Tuple[np.ndarray, np.ndarray]
 
 
 class Interval(NamedTuple):
-    """A proportion, or the difference between two, with its 95 % confidence interval.
+    """A proportion, or a difference of two proportions, with its 95 % confidence interval.
 
     Attributes:
         value: the proportion or difference, as a fraction of 1.
@@ -36,7 +36,8 @@ def bootstrap_interval(
 
     Args:
         counts: one or more arrays (units,), where a unit is a document or a sentence.
-        statistic: called as ``statistic(*counts, axis=axis)`` with resampled units along ``axis``.
+        statistic: function that computes the statistic, called as ``statistic(*counts, axis=axis)``
+            with the units of each array along ``axis``.
 
     Returns:
         Lower and upper end of the interval; both are None for a single unit.
@@ -58,7 +59,7 @@ def bootstrap_interval(
 
 
 def share_interval(counts: Counts) -> Interval:
-    """Return the proportion of a system, numerators over denominators, with its interval.
+    """Return summed numerators divided by summed denominators, with a 95 % confidence interval.
 
     Args:
         counts: numerators (units,) and denominators (units,); a unit is a document or a sentence.
@@ -67,7 +68,10 @@ def share_interval(counts: Counts) -> Interval:
 
 
 def difference_interval(counts: Counts, counts_of_first: Counts) -> Interval:
-    """Return the proportion of a system minus that of the first one, with a paired interval.
+    """Return a system's score minus the first system's score, with a 95 % confidence interval.
+
+    A score is the summed numerators divided by the summed denominators.  The bootstrap draws the
+    same units for both systems.
 
     Args:
         counts: numerators (units,) and denominators (units,); a unit is a document or a sentence.
@@ -86,10 +90,10 @@ def _difference(part, whole, part_of_first, whole_of_first, axis=-1):
 
 
 def compare(parts: Dict[str, Dict[str, Counts]]) -> Dict[str, Dict[str, Dict[str, Interval]]]:
-    """Compute the scores of systems and their differences from the first one, with intervals.
+    """Compute each system's score and its difference from the first system, with intervals.
 
     Args:
-        parts: phenomenon -> system -> numerators and denominators of its score, as in
+        parts: phenomenon -> system -> numerators and denominators of the system's score, as in
             :func:`share_interval`.
 
     Returns:

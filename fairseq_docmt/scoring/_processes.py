@@ -12,7 +12,7 @@ _function: Optional[Callable] = None
 
 
 def can_fork() -> bool:
-    """Return whether there are several CPUs and forking is safe: on Linux, torch not loaded."""
+    """Return whether forking is useful (several CPUs) and safe (Linux, torch not loaded)."""
     # A copy of a process with threads of torch may wait for them without end.
     return _processors() > 1 and sys.platform == "linux" and "torch" not in sys.modules
 
@@ -25,8 +25,8 @@ def forked_map(function: Callable[[Item], Result], items: Iterable[Item]) -> Lis
     """Apply a function to each item in parallel, with one forked process per CPU.
 
     Args:
-        function: any function of one item, also a closure: it is inherited, not pickled.
-        items: arguments of the calls, which are pickled, as are the results.
+        function: function of one item; may be a closure, because the forked processes inherit it.
+        items: arguments of the calls; they and the results must be picklable.
 
     Returns:
         The results in the order of the items.

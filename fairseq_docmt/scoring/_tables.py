@@ -30,8 +30,8 @@ def show(args: argparse.Namespace, tables: List[Table], notes: List[str], result
 
     Args:
         args: options ``format`` (``text``, ``markdown`` or ``json``) and ``out`` (a file or None).
-        tables, notes: tables and the lines below them, for text and Markdown.
-        results: the same results for JSON.
+        tables, notes: tables, and notes to show below them, for text and Markdown.
+        results: the same results as dictionaries and lists, for JSON.
 
     Raises:
         UserError: the file cannot be written.
@@ -49,12 +49,12 @@ def show(args: argparse.Namespace, tables: List[Table], notes: List[str], result
 
 
 def p_value(p: float) -> str:
-    """Format a p-value with four decimals, ``<0.0001`` if it is smaller."""
+    """Format a p-value with four decimals, or as ``<0.0001`` if it is smaller than that."""
     return f"{p:.4f}" if p >= 0.0001 else "<0.0001"
 
 
 def escape_bars(rows: Sequence[Sequence[Any]]) -> List[list]:
-    """Return rows with ``|`` escaped in their text cells, where it would end a cell in Markdown."""
+    """Return rows with ``|`` escaped in text cells, because in Markdown it would end a cell."""
     return [
         [cell.replace("|", "\\|") if isinstance(cell, str) else cell for cell in row]
         for row in rows

@@ -1,1 +1,1 @@
-"""Log-probabilities that a model gives to references, with and without context."""
+"""Log-probabilities that a model assigns to references, with and without context."""

@@ -12,7 +12,7 @@ definitions are reported:
                      sentence with its end symbol, then over sentences
 
 The same gain for a single token is called pointwise CXMI.  Without context, each sentence is scored
-as a document of its own, by the same model or by the one of --baseline.  --context other-document
+as a document of its own, by the same model or by the model of --baseline.  --context other-document
 is a control: a model that gains as much from the sentences of another document makes no use of the
 content of its context.  The gain of the other contexts over this control is reported too.
 """
@@ -51,26 +51,29 @@ class Documents(NamedTuple):
     target: List[str]
 
     def with_context(self, sentences: int) -> List[Tuple[List[str], List[str]]]:
-        """Return, for each sentence, a document of up to ``sentences`` previous ones and itself.
+        """Return a short document for each sentence: its context, then the sentence itself.
+
+        Args:
+            sentences: maximum number of previous sentences in the context.
 
         Returns:
-            Source and target sentences of each of these documents.
+            Source sentences and target sentences of each short document.
         """
         position = self.index.position
         spans = [(i - min(position[i], sentences), i + 1) for i in range(len(self.source))]
         return [(self.source[a:b], self.target[a:b]) for a, b in spans]
 
     def with_other_context(self, most: Optional[int] = None) -> List[Tuple[List[str], List[str]]]:
-        """Return, for each sentence, a document of context from another document and itself.
+        """Return a short document for each sentence, with the context from another document.
 
         The context of a sentence at position ``i`` is the first ``i`` sentences of the next
-        document (of the first one, for the last document), or all if that document is shorter.
+        document, or all its sentences if it is shorter.  The first document follows the last.
 
         Args:
-            most: keep only so many of these sentences, the last ones; None keeps all.
+            most: maximum number of context sentences, of which the last are kept; None keeps all.
 
         Returns:
-            Source and target sentences of each of these documents.
+            Source sentences and target sentences of each short document.
         """
         starts, position = self.index.starts.tolist(), self.index.position.tolist()
         pairs = []
@@ -84,7 +87,7 @@ class Documents(NamedTuple):
         return pairs
 
     def whole(self) -> List[Tuple[List[str], List[str]]]:
-        """Return each complete document as its source sentences and its target sentences."""
+        """Return the source sentences and the target sentences of each complete document."""
         return [(self.source[a:b], self.target[a:b]) for a, b in self.index.spans]
 
 
@@ -131,7 +134,7 @@ class Usage(NamedTuple):
 
 
 def read_documents(source: str, reference: str) -> Documents:
-    """Read a parallel corpus, as text or in another format of the evaluation.
+    """Read a parallel corpus from plain text or any other format that the evaluation reads.
 
     Raises:
         UserError: a file is missing or empty, or source and reference do not match.
@@ -162,9 +165,9 @@ def score(scorer: ReferenceScorer, documents: Documents, context: str) -> List[S
     Args:
         scorer: scorer of the model.
         documents: the corpus.
-        context: number of previous sentences; ``all`` to score whole documents with the context
-            that the model has in decoding; ``other-document`` for sentences of another document,
-            or ``other-document:K`` for at most K of them.
+        context: maximum number of previous sentences; ``all`` to score whole documents with the
+            context that the model has in decoding; ``other-document`` for context from another
+            document, or ``other-document:K`` for at most K sentences of it.
     """
     other, _, most = context.partition(":")
     if other == OTHER:
@@ -193,8 +196,8 @@ def usage(
     """Compute the CXMI of sentences that were scored without and with context.
 
     Args:
-        without, with_context: scores of each sentence.
-        document: (sentences,) number of the document of each sentence.
+        without, with_context: scores of each sentence without and with context.
+        document: (sentences,) index of the document of each sentence.
     """
     gains = [w.bits - wo.bits for wo, w in zip(without, with_context)]
     ends = [w.end - wo.end for wo, w in zip(without, with_context)]
@@ -209,14 +212,14 @@ def usage(
 def over_other_documents(
     found: Dict[str, Sequence[Scores]], document: Sequence[int]
 ) -> Dict[str, Usage]:
-    """Compute the gain of each real context over each control, sentences of another document.
+    """Compute the gain of each real context over each control (context of another document).
 
     Args:
         found: context, such as ``10`` or ``other-document:10`` -> scores of each sentence.
-        document: (sentences,) number of the document of each sentence.
+        document: (sentences,) index of the document of each sentence.
 
     Returns:
-        Gains of all pairs, by names such as ``10 over other-document:10``; empty without controls.
+        Name such as ``10 over other-document:10`` -> gain; empty without controls.
     """
     others = [context for context in found if context.startswith(OTHER)]
     own = [context for context in found if context not in others]
@@ -228,7 +231,7 @@ def mean_gain(values: Sequence[float], document: Sequence[int]) -> Gain:
 
     Args:
         values: (N,) gains of sentences or of tokens.
-        document: (N,) number of the document that each belongs to.
+        document: (N,) index of the document that each gain belongs to.
     """
     numbers = np.unique(np.asarray(document), return_inverse=True)[1]
     sums, counts = np.bincount(numbers, weights=values), np.bincount(numbers)
@@ -329,7 +332,12 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _check_context(context: str) -> None:
-    """Refuse a value of ``--context`` that its help text does not describe."""
+    """Refuse an invalid value of ``--context``.
+
+    Raises:
+        UserError: the value is not a positive number, ``all``, ``other-document`` or
+            ``other-document:K``.
+    """
     kind, colon, most = context.partition(":")
     other = kind == OTHER and colon and _is_positive(most)
     if not (context in (ALL, OTHER) or _is_positive(context) or other):
@@ -339,7 +347,7 @@ def _check_context(context: str) -> None:
 
 
 def _load_scorers(args: argparse.Namespace) -> Tuple[ReferenceScorer, ReferenceScorer]:
-    """Load the scorers of ``--path`` and of ``--baseline``, which is ``--path`` by default.
+    """Return the scorers of ``--path`` and of ``--baseline`` (by default, the same scorer).
 
     Raises:
         UserError: the models have different target dictionaries, or one cannot be loaded.
@@ -355,7 +363,7 @@ def _load_scorers(args: argparse.Namespace) -> Tuple[ReferenceScorer, ReferenceS
 
 
 def _most_improved(words: Dict[str, List[float]], min_count: int) -> List[str]:
-    """Return the tokens with at least ``min_count`` occurrences, by decreasing mean gain.
+    """Return the tokens with at least ``min_count`` occurrences, sorted by decreasing mean gain.
 
     Args:
         words: token -> gains of its occurrences.
@@ -366,15 +374,15 @@ def _most_improved(words: Dict[str, List[float]], min_count: int) -> List[str]:
 
 
 def _of_sentences(without: Sequence[Scores], found: Dict[str, Sequence[Scores]]) -> List[dict]:
-    """Return, for JSON, the tokens of each sentence and their scores for each context.
+    """Return the tokens of each sentence and their scores for each context, for JSON output.
 
     Args:
         without: scores of each sentence without context.
         found: context -> scores of each sentence.
 
     Returns:
-        For each sentence: ``words``, and lists of base-2 log-probabilities, the last one of the
-        end symbol, under ``without`` and the name of each context.
+        For each sentence, a dictionary with its tokens (``words``) and, for ``without`` and each
+        context, the base-2 log-probabilities of the tokens followed by that of the end symbol.
     """
     everything = {"without": without, **found}
     return [

@@ -73,7 +73,7 @@ class Scored(NamedTuple):
 
 
 class ReferenceScorer:
-    """Scorer of reference translations by a model, or an ensemble of models.
+    """Scorer of reference translations that uses one model or an ensemble.
 
     Args:
         hub: hub interface of fairseq with one or more models, as in
@@ -155,8 +155,8 @@ class ReferenceScorer:
             last_only: if True, score only the last sentence of each document.
 
         Returns:
-            For each document, for each scored sentence of n target tokens with the end symbol:
-            (n,) token ids and (n,) natural log-probabilities.
+            For each document, a pair for each scored sentence: (n,) token ids and (n,) natural
+            log-probabilities of its n target tokens, including the end symbol.
 
         Raises:
             UserError: a sentence is too long for the model, or contains one of its special symbols.
@@ -183,16 +183,17 @@ class ReferenceScorer:
     def _sentences(
         self, pairs: Sequence[Tuple[Sentences, Sentences]], smoothing: float, last_only: bool
     ) -> List[List[Tensor]]:
-        """Compute the log-probabilities of the target tokens of the sentences of each document.
+        """Compute the log-probability of each target token, sentence by sentence.
 
         Args:
-            pairs: documents, each as token ids of its source and of its target sentences.
+            pairs: documents, each as the token ids of its source sentences and target sentences.
             smoothing: label smoothing of the log-probabilities, 0 for none.
-            last_only: whether only the score of the last sentence is needed; scores of earlier
+            last_only: whether only the last sentence needs a score; the scores of earlier
                 sentences may then be missing.
 
         Returns:
-            For each document, the (n,) log-probabilities of its scored sentences of n tokens.
+            For each document, one (n,) tensor of log-probabilities for each scored sentence of n
+            tokens.
         """
         if self._is_document_task:
             batches = self._document_batches(pairs, last_only)
@@ -214,20 +215,20 @@ class ReferenceScorer:
         return [[scores[row] for row in sorted(scores)] for scores in found]
 
     def _any_order(self):
-        """Return a context manager in which the task accepts sentences in any order."""
+        """Return a context manager for scoring references in whole windows and in any order."""
         if self._is_document_task:
             return self.task.scoring_references()
         return contextlib.nullcontext()
 
     def _document_batches(self, pairs, last_only: bool):
-        """Yield the batches of a document-level task, in the order in which it decodes.
+        """Yield batches for a document-level task, in the order in which it decodes them.
 
         Args:
-            pairs: documents, each as token ids of its source and of its target sentences.
+            pairs: documents, each as the token ids of its source sentences and target sentences.
             last_only: whether only the score of the last sentence of each document is needed.
 
         Yields:
-            A batch, and the number of the document of each row in it.
+            Each batch, and the index of the document of each batch row.
         """
         task = self.task
         starts = np.concatenate([[0], np.cumsum([len(source) for source, _ in pairs])])
@@ -252,14 +253,14 @@ class ReferenceScorer:
             yield sample, index.document[sample["id"].numpy()].tolist()
 
     def _sentence_batches(self, pairs, last_only: bool):
-        """Yield the batches of a sentence-level task, sorted by length.
+        """Yield batches of independent sentences, sorted by length, for a sentence-level task.
 
         Args:
-            pairs: documents, each as token ids of its source and of its target sentences.
+            pairs: documents, each as the token ids of its source sentences and target sentences.
             last_only: whether to leave out all but the last sentence of each document.
 
         Yields:
-            A batch, and the number of the document of each row in it.
+            Each batch, and the index of the document of each batch row.
         """
         kept = slice(-1, None) if last_only else slice(None)
         src = [sentence for source, _ in pairs for sentence in source[kept]]
@@ -283,11 +284,13 @@ class ReferenceScorer:
             yield sample, documents
 
     def _rows_of(self, spans: np.ndarray) -> np.ndarray:
-        """Return the (n, 2) spans of sentences that the model reads as one sequence.
+        """Return the (n, 2) spans of sentences that the model reads as one sequence each.
+
+        These are the given spans, unless the batch rows of the model are the sentences of whole
+        documents; then each sentence is a sequence.
 
         Args:
-            spans: first sentence and end of each span to decode, which a document-level model
-                reads as a whole and other models sentence by sentence.
+            spans: (spans, 2) index of the first sentence and end of each span to decode.
         """
         if not any(reads_documents(model) for model in self.hub.models):
             return spans
@@ -324,13 +327,13 @@ def _score(sentences: List[Tensor], current: int, protocol: Protocol) -> float:
     """Compute the score of a candidate from the log-probabilities of its tokens.
 
     Args:
-        sentences: log-probabilities of the tokens of each sentence that the model sees at once,
-            the last of which ends the document.
+        sentences: log-probabilities of the tokens of the last sentences of the document, as many as
+            the model's window holds.
         current: index of the scored sentence, counted from the end: -1 is the last one.
         protocol: how the score is computed.
 
     Raises:
-        UserError: the model sees too few sentences at once for the scored one and all after it.
+        UserError: the window is too short to include the scored sentence.
     """
     if -current > len(sentences):
         raise UserError(
@@ -341,7 +344,7 @@ def _score(sentences: List[Tensor], current: int, protocol: Protocol) -> float:
 
 
 class _Smoothed(nn.Module):
-    """Wrapper of a model that returns negative label-smoothed losses as log-probabilities.
+    """Wrapper of a model that returns negative label-smoothed losses in place of log-probabilities.
 
     The loss is ``LossXent`` in the code of Voita et al. (2019): the cross-entropy with a
     distribution that gives ``1 - smoothing`` to the reference token and ``smoothing`` in equal

@@ -49,7 +49,7 @@ def add_model_arguments(parser) -> None:
 
 
 def load_scorer(path: str, args) -> ReferenceScorer:
-    """Return a scorer of one or more models with the preprocessing of their training data.
+    """Load a scorer of one or more models, with preprocessing as in the options or in training.
 
     Args:
         path: checkpoint, or several joined by ``:``.
@@ -78,7 +78,7 @@ def load_scorer(path: str, args) -> ReferenceScorer:
 
 
 def _given_forms(args) -> List[TextForm]:
-    """Return the preprocessing of the source and of the target text that the options ask for.
+    """Return the preprocessing of source text and of target text, as set by the options.
 
     Raises:
         UserError: a file is missing, or options contradict each other.
@@ -107,13 +107,13 @@ def _given_forms(args) -> List[TextForm]:
 
 
 def _completed(given: List[TextForm], languages: Sequence[str], data: str) -> List[TextForm]:
-    """Return the preprocessing of both sides, completed by that of the training data.
+    """Fill in preprocessing that the options leave open, as it was for the training data.
 
-    Nothing is completed if the folder of the training data does not record its preprocessing.
+    Nothing is filled in if the folder of the training data does not record its preprocessing.
 
     Args:
-        given: preprocessing of source and target by the options.  If they ask for none, that of
-            the training data is returned; otherwise only its subword model is filled in.
+        given: preprocessing of source and target, as set by the options.  If they set none, all
+            preprocessing is taken from the training data; otherwise only the subword model is.
         languages: source and target language.
         data: folder of the training data.
 

@@ -18,7 +18,7 @@ class Verdict(NamedTuple):
     Attributes:
         correct: whether the correct candidate scores higher than all others.
         tie: whether the correct candidate shares the highest score with another one.
-        chance: probability of a correct answer if the distinct texts had independent random scores.
+        chance: probability of a correct answer if the scores of distinct texts were random.
     """
 
     correct: bool
@@ -46,12 +46,12 @@ class Accuracy(NamedTuple):
 
 
 def judge(where: str, item: Item, scores: Sequence[float], equal: str = "merged") -> Verdict:
-    """Return whether the correct candidate of an item has the highest score.
+    """Judge whether the correct candidate of an item has the highest score.
 
     Args:
         where: name of the item in error messages.
         item: the item.
-        scores: scores of its candidates, higher is better.
+        scores: scores of its candidates; higher is better.
         equal: how candidates with the same text are judged.  ``merged``: as a single candidate.
             ``wrong`` (ContraPro): an item whose correct text occurs twice is wrong.  ``first``
             (Voita et al., 2019): as ``merged``, but if all candidates have the same text, the

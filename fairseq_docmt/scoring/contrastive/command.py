@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class SetResult(NamedTuple):
-    """Items of a contrastive set, the scores of the candidates of each, and the result of each."""
+    """Items of a contrastive set, with the candidate scores and the verdict of each item."""
 
     items: List[Item]
     scores: List[List[float]]
@@ -123,7 +123,7 @@ def _refuse_unused(args) -> None:
     """Refuse options that have no effect with ``--losses`` or ``--convert``.
 
     Raises:
-        UserError: such an option is given, or ``--documents`` is no folder.
+        UserError: such an option is given, or ``--documents`` is not a folder.
     """
     unused = []
     if args.convert:
@@ -161,7 +161,7 @@ def _scores(args, items: List[Item]) -> Scored:
 
 
 def read_losses(path: str, items: List[Item]) -> Scored:
-    """Read the losses of all candidates of a set, and return them with opposite sign as scores.
+    """Read the loss of each candidate of a set, and return the negated losses as scores.
 
     Args:
         path: file with one loss per line, in the order of the candidates of the items.
@@ -191,13 +191,16 @@ def read_losses(path: str, items: List[Item]) -> Scored:
 def judge_sets(
     sets: Dict[str, List[Item]], scores: List[List[float]], equal: str
 ) -> Dict[str, SetResult]:
-    """Return the results of several contrastive sets, by the name of the set.
+    """Judge all items of several contrastive sets.
 
     Args:
-        sets: items by name of the set.
-        scores: scores of the candidates of each item, for all sets in order.
+        sets: name of the set -> items.
+        scores: candidate scores of each item, for the items of all sets in order.
         equal: how candidates with the same text are judged, see
             :func:`~fairseq_docmt.scoring.contrastive.accuracy.judge`.
+
+    Returns:
+        Name of the set -> its items, scores and verdicts.
     """
     results, rest = {}, iter(scores)
     for name, items in sets.items():
@@ -212,12 +215,13 @@ def judge_sets(
 
 
 class Comparison(NamedTuple):
-    """Comparison of this model with another one on a contrastive set.
+    """Comparison of this model with another model on a contrastive set.
 
     Attributes:
         accuracy: accuracy of the other model, from 0 to 1.
-        difference, low, high: gain in accuracy over it, with its 95 % confidence interval.
-        better, worse: numbers of items that only this model, or only the other one, gets right.
+        difference, low, high: accuracy of this model minus accuracy of the other model, and the
+            ends of the 95 % confidence interval.
+        better, worse: numbers of items that only this model, or only the other model, gets right.
         p: p-value of a two-sided sign test of ``better`` against ``worse``.
     """
 
@@ -231,7 +235,7 @@ class Comparison(NamedTuple):
 
 
 def read_verdicts(path: str, results: Dict[str, SetResult]) -> Dict[str, List[bool]]:
-    """Read which items another model gets right, from a file that ``--items`` wrote for it.
+    """Read which items another model gets right, from a file written by ``--items``.
 
     Args:
         path: file written by ``--items``.
@@ -241,7 +245,7 @@ def read_verdicts(path: str, results: Dict[str, SetResult]) -> Dict[str, List[bo
         Name of the set -> for each of its items, whether the other model gets it right.
 
     Raises:
-        UserError: the file was not written by ``--items``, or has other items.
+        UserError: the file was not written by ``--items``, or its items differ from the sets.
     """
     found: Dict[str, List[bool]] = {name: [] for name in results}
     for number, line in enumerate(lines_of(read_text(path)), start=1):
@@ -264,11 +268,14 @@ def read_verdicts(path: str, results: Dict[str, SetResult]) -> Dict[str, List[bo
 
 
 def compare(results: Dict[str, SetResult], others: Dict[str, List[bool]]) -> Dict[str, Comparison]:
-    """Compare this model with another one on each set.
+    """Compare the accuracy of this model and another model on each contrastive set.
 
     Args:
         results: results of this model, by name of the set.
-        others: for each set, whether the other model gets each of its items right.
+        others: name of the set -> for each of its items, whether the other model gets it right.
+
+    Returns:
+        Name of the set -> comparison.
     """
     from scipy.stats import binomtest  # the import takes a second
 
@@ -306,7 +313,7 @@ def _table_of_comparison(compared: Dict[str, Comparison]) -> Table:
 
 
 def _signature(name: str, args, result: SetResult) -> str:
-    """Return the settings behind the results of a set, like the signatures of sacreBLEU.
+    """Return a signature in the style of sacreBLEU: the settings behind the results of a set.
 
     With ``--losses`` the context is not named, since another program chose it; the protocol is
     named only if it decides how candidates with the same text are judged.

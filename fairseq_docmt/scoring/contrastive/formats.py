@@ -2,7 +2,7 @@
 
 * Consistency sets of Voita et al. (2019), English-Russian: ``deixis_test.json`` and others.
 * ContraPro of Müller et al. (2018), English-German pronouns: ``contrapro.json``.  The file has no
-  context; this is taken from the OpenSubtitles documents that the scripts of ContraPro extract.
+  context; it is taken from the OpenSubtitles documents that the scripts of ContraPro extract.
 * The set of Lopes et al. (2020), English-French pronouns: ``testset-en-fr.json``.  It looks like
   ContraPro, but counts lines from 0 and names documents without a suffix.  Its references are
   tokenized, so they are taken from the documents as well.
@@ -181,7 +181,7 @@ def contrapro(
 
 
 def _errors(where: str, entry: dict) -> list:
-    """Return the list of contrastive translations of an item of ContraPro, one dictionary each.
+    """Return the contrastive translations of a ContraPro item, as a list of dictionaries.
 
     Raises:
         UserError: the item has no such list.
@@ -201,7 +201,7 @@ def lopes(
 ) -> List[Item]:
     """Return the items of Lopes et al. (2020); the first candidate is the reference.
 
-    Source, reference and context are lines of the documents, as in the scripts of the set.
+    Source, reference and context are read from the documents, as in the scripts of the set.
 
     Args:
         name: file, for error messages.
@@ -260,7 +260,7 @@ class _Documents:
     """OpenSubtitles documents in the sub-folders of a folder, found by the names of target files.
 
     Each document is a pair of line-aligned files such as ``YEAR/NAME.en`` and ``YEAR/NAME.de``; the
-    source is the only other file with the name of the target file and another suffix.
+    source file is the only file beside the target file with the same name and another suffix.
     """
 
     def __init__(self, folder: str):
@@ -273,13 +273,13 @@ class _Documents:
     def around(
         self, where: str, name, line, before: int, after: int
     ) -> Tuple[List[Tuple[str, str]], Tuple[str, str], List[Tuple[str, str]]]:
-        """Return the sentence pairs before a line, the pair of the line, and the pairs after it.
+        """Return the sentence pairs before a line, the pair on that line, and the pairs after it.
 
         Args:
             where: name of the item in error messages.
             name: name of the target file, such as ``NAME.de``.
             line: line number, from 1.
-            before, after: numbers of lines before and after; pairs among them with an empty side
+            before, after: numbers of lines before and after; pairs with an empty source or target
                 are left out.
 
         Raises:
@@ -362,7 +362,7 @@ def _list(where: str, entry, name: str) -> List[dict]:
         name: key.
 
     Raises:
-        UserError: the entry has no such key, or its value is no list of dictionaries.
+        UserError: the entry has no such key, or its value is not a list of dictionaries.
     """
     values = field(where, entry, name)
     if not isinstance(values, list):

@@ -43,8 +43,8 @@ class Item(NamedTuple):
         """Return the item with its context cut to the sentences nearest the current one.
 
         Args:
-            before: maximum number of context sentences before it; None keeps all.
-            after: maximum number of context sentences after it.
+            before: maximum number of context sentences before the current one; None keeps all.
+            after: maximum number of context sentences after the current one.
         """
         current = len(self.source) - 1 - self.after
         first = 0 if before is None else max(current - before, 0)
@@ -101,7 +101,7 @@ def field(where: str, entry, name: str):
         name: key.
 
     Raises:
-        UserError: the entry is no dictionary, or has no such key.
+        UserError: the entry is not a dictionary, or has no such key.
     """
     if not isinstance(entry, dict):
         raise UserError(f"{where} must be a dictionary, not {str(entry)[:40]!r}")
@@ -154,6 +154,6 @@ def read_json_lines(path: Path) -> List[Item]:
 
 
 def json_lines(items: List[Item]) -> Iterator[str]:
-    """Yield each contrastive item as a line of JSON, which :func:`read_json_lines` reads."""
+    """Yield each contrastive item as a line of JSON that :func:`read_json_lines` can read."""
     for item in items:
         yield json.dumps(item._asdict(), ensure_ascii=False)

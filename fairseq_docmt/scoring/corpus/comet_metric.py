@@ -1,9 +1,9 @@
-"""COMET (Rei et al., 2020) as a metric of sacreBLEU, so that its significance tests apply.
+"""COMET (Rei et al., 2020) as a sacreBLEU metric, so that sacreBLEU's significance tests apply.
 
 There are two variants.  With context (Vernikos et al., 2022), each sentence is scored together with
-the two before it; before a translation, too, their target side is taken from the reference.  After
-SLIDE (Raunak et al., 2024), blocks of sentences are scored.  The package unbabel-comet runs in a
-separate process, because it needs an older NumPy than fairseq.
+the two sentences before it; the target side of this context is always the reference.  As in SLIDE
+(Raunak et al., 2024), blocks of sentences are scored.  The package unbabel-comet runs in a separate
+process, because it needs an older NumPy than fairseq.
 """
 
 import argparse
@@ -32,7 +32,7 @@ Scorer = Callable[[List[dict]], List[float]]
 
 
 class CometSignature(Signature):
-    """Signature of sacreBLEU with the model, the version of unbabel-comet and the context size."""
+    """sacreBLEU signature with COMET model, version of unbabel-comet and context size."""
 
     def __init__(self, args: dict):
         super().__init__(args)
@@ -50,8 +50,8 @@ class Comet(SegmentMean):
     Args:
         texts: test set with source.
         model: name or checkpoint of a COMET model; None for the default.
-        python: Python executable with unbabel-comet installed; None for the running one.
-        context: number of previous sentences to score each sentence with.
+        python: Python executable with unbabel-comet installed; None for the running interpreter.
+        context: number of previous sentences with which each sentence is scored.
 
     Raises:
         UserError: the test set has no source.
@@ -72,7 +72,7 @@ class Comet(SegmentMean):
         self._version = "?"
 
     def get_signature(self) -> Signature:
-        """Return the signature of sacreBLEU, with the model by name, without its folder."""
+        """Return the sacreBLEU signature, which names a model file without its folder."""
         return CometSignature(
             {
                 "num_refs": len(self._texts.references),
@@ -154,7 +154,7 @@ def refuse_unused(args: argparse.Namespace, used: bool, by: str) -> None:
     Args:
         args: options of the command line.
         used: whether COMET is computed.
-        by: options that would make it so, for the message.
+        by: options that select COMET, for the message.
 
     Raises:
         UserError: such an option is given.
@@ -172,8 +172,8 @@ def scorer(args: argparse.Namespace, model: str = DEFAULT_MODEL) -> Scorer:
         model: default model.
 
     Returns:
-        Function from samples, dictionaries with ``src``, ``mt`` and, if the model needs it,
-        ``ref``, to their scores.
+        Function that takes samples (dictionaries with ``src``, ``mt`` and, if the model needs it,
+        ``ref``) and returns their scores.
     """
     python, name = args.comet_python or sys.executable, args.comet_model or model
     return lambda samples: run(python, name, samples).scores
@@ -197,7 +197,7 @@ def run(python: str, model: str, samples: List[dict], context: bool = False) -> 
         context: whether samples have context.
 
     Raises:
-        UserError: the Python, the package or the model cannot be used.
+        UserError: the Python executable, the package or the model cannot be used.
     """
     environment = dict(os.environ)
     if python != sys.executable:

@@ -17,7 +17,7 @@ def main(source: str, target: str) -> None:
 
     Args:
         source: file with the arguments of :func:`score`.
-        target: file for its result.
+        target: file for the dictionary that it returns, or for an error.
     """
     with open(source, encoding="utf-8") as stream:
         wanted = json.load(stream)

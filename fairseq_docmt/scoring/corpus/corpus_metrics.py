@@ -39,9 +39,10 @@ class Options(NamedTuple):
 
     Attributes:
         tokenize: tokenizer of sacreBLEU for BLEU; None is its default, 13a.
-        lowercase: compute BLEU and chrF case-insensitively.  TER and METEOR always are.
+        lowercase: compute BLEU and chrF case-insensitively.  TER and METEOR always ignore case.
         comet_model: name or checkpoint of a COMET model; None for the default.
-        comet_python: Python executable with unbabel-comet installed; None for the running one.
+        comet_python: Python executable with unbabel-comet installed; None for the running
+            interpreter.
     """
 
     tokenize: Optional[str] = None
@@ -60,7 +61,7 @@ class Kind(NamedTuple):
         label: name in tables, such as ``s-BLEU``.
         unit: what is scored as one segment: ``sentence``, ``document`` or a block of sentences.
         higher_is_better: whether a higher score is an improvement.
-        build: constructor of the metric of sacreBLEU; None if other programs give the scores.
+        build: constructor of the sacreBLEU metric; None if scores come from another program.
     """
 
     label: str
@@ -133,7 +134,7 @@ def corpus_metrics(
     options: Options = DEFAULT_OPTIONS,
     samples: int = 0,
 ) -> List[MetricResult]:
-    """Compute the metrics of all systems, and test each system against the first one.
+    """Compute the metrics of all systems, and test each system against the first system.
 
     Args:
         translations: translations by any number of systems.
@@ -152,11 +153,11 @@ def corpus_metrics(
 def given_metrics(
     translations: Translations, given: Sequence[Given], tests: Sequence[str], samples: int = 0
 ) -> List[MetricResult]:
-    """Average segment scores of other programs, and test each system against the first one.
+    """Average segment scores from other programs, and test each system against the first system.
 
     Args:
         translations: test set.
-        given: scores of its segments, for each metric.
+        given: scores of its segments, one entry for each metric.
         tests, samples: significance tests and their number of samples, as in
             :func:`corpus_metrics`.
     """
@@ -229,18 +230,18 @@ def _by_group(
 ) -> Dict[str, Dict[str, float]]:
     """Return the score of each system for each group of segments (option ``--by``).
 
-    For metrics over documents, documents with segments of several groups form a group of their own,
+    For document-level metrics, documents with segments of several groups form a group of their own,
     named ``several``.
 
     Args:
         texts: test set.
         kind: definition of the metric.
         metric: metric of sacreBLEU.
-        statistics: system -> (segments, statistics).
+        statistics: system -> (segments, statistics) array of the metric's statistics.
 
     Returns:
-        Group -> system -> score; ``segments`` gives the number of segments.  Empty without groups,
-        and for metrics over blocks of sentences.
+        Group -> system -> score, with the number of segments under ``segments``.  Empty without
+        groups, and for metrics over blocks of sentences.
     """
     groups = texts.groups
     if groups is None or kind.unit == WINDOWS:
@@ -268,13 +269,13 @@ def _result(
     tests: Sequence[str],
     samples: int,
 ) -> MetricResult:
-    """Compute the scores and tests of a metric from the statistics of segments.
+    """Compute the scores and significance tests of a metric from the statistics of segments.
 
     Args:
         translations: test set.
         kind: definition of the metric.
         metric: metric of sacreBLEU.
-        statistics: system -> (segments, statistics).
+        statistics: system -> (segments, statistics) array of the metric's statistics.
         signature: signature for the result.
         tests, samples: significance tests and their number of samples, as in
             :func:`corpus_metrics`.
@@ -302,8 +303,8 @@ def statistics_of(
 ) -> Statistics:
     """Compute the statistics of each segment, such as numbers of matching n-grams.
 
-    Segments are processed in blocks, because the n-grams of references need a lot of memory; large
-    test sets by one process per CPU.
+    Segments are processed in blocks, because the n-grams of references need a lot of memory.  Large
+    test sets are processed in parallel, with one process per CPU.
 
     Args:
         systems: name -> segments.
@@ -311,8 +312,8 @@ def statistics_of(
         metric: metric of sacreBLEU.
 
     Returns:
-        System -> (segments, statistics) float64, in which counts are exact and matrix products
-        fast.
+        System -> (segments, statistics) float64 array; with this type, counts are exact and matrix
+        products fast.
     """
     size = len(references[0])
     if isinstance(metric, Comet):

@@ -1,8 +1,8 @@
-"""METEOR of NLTK as a metric of sacreBLEU, so that the significance tests of sacreBLEU apply.
+"""NLTK's METEOR as a sacreBLEU metric, so that sacreBLEU's significance tests apply.
 
 METEOR (Banerjee and Lavie, 2005) matches words, stems and WordNet synonyms, for English.  NLTK has
-neither the paraphrases nor the tuned weights of METEOR 1.5, so the scores of the two are not
-comparable.  The score of a corpus is the mean over its sentences, times 100.
+neither the paraphrases nor the tuned weights of METEOR 1.5, so its scores cannot be compared with
+METEOR 1.5.  The score of a corpus is the mean over its sentences, times 100.
 """
 
 from importlib.util import find_spec
@@ -15,7 +15,7 @@ from fairseq_docmt.errors import UserError
 
 
 class MeteorSignature(Signature):
-    """Signature of sacreBLEU with case, tokenizer and the version of NLTK."""
+    """sacreBLEU signature with case, tokenizer and the version of NLTK."""
 
     def __init__(self, args: dict):
         import nltk
@@ -25,7 +25,7 @@ class MeteorSignature(Signature):
 
 
 class Meteor(Metric):
-    """Mean METEOR of NLTK over sentences, times 100, lowercased and with tokenizer 13a.
+    """Mean METEOR (NLTK) over sentences, times 100, of lowercased text with tokenizer 13a.
 
     Args:
         wordnet: object with a method ``synsets(word)``; None for NLTK's WordNet.

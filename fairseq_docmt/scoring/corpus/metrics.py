@@ -4,9 +4,9 @@ r"""Score systems by s-BLEU, d-BLEU, chrF, TER, METEOR and COMET, with significa
         sentence=sentence.out window=window.out --tests bootstrap,sign
 
 The first system is the baseline of the tests.  Texts have one sentence per line and blank lines
-between documents, or are in a format with document ids, see `convert`.  Translations whose segments
-do not match the reference can be aligned with --align, or scored as whole documents with d-bleu and
-d-chrf.
+between documents, or are in a format with document ids (see `convert`).  Translations whose
+segments do not match the reference can be aligned with --align, or scored as whole documents with
+d-bleu and d-chrf.
 """
 
 import argparse
@@ -102,7 +102,7 @@ def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def options_of(args: argparse.Namespace, texts: Translations) -> Options:
-    """Return the settings of the metrics that the options and the target language ask for."""
+    """Return the settings of the metrics, as given by the options and the target language."""
     tokenize = args.tokenize or _tokenizer_of(args.target_lang or texts.language)
     return Options(tokenize, args.lowercase, args.comet_model, args.comet_python)
 
@@ -121,7 +121,8 @@ def _tokenizer_of(language: Optional[str]) -> Optional[str]:
 def _note_of_tokens(args: argparse.Namespace, texts: Translations) -> Optional[str]:
     """Return a note on the tokenizer of BLEU, or None if there is nothing to report.
 
-    The note says that the target language chose it, or that 13a does not suit the text.
+    The note says that the tokenizer was chosen by target language, or that the default, 13a, does
+    not suit the text.
     """
     language = args.target_lang or texts.language
     tokenizer = _tokenizer_of(language)
@@ -148,7 +149,7 @@ def _language(text: str) -> str:
 def _names_among(
     known: Iterable[str], aliases: Optional[Mapping[str, str]] = None
 ) -> Callable[[str], List[str]]:
-    """Return a ``type`` for argparse that splits names at commas and refuses unknown ones.
+    """Return a ``type`` for argparse that splits names at commas and refuses unknown names.
 
     Args:
         known: valid names.
@@ -261,7 +262,7 @@ def counts_of_ranges(texts: Translations, size: int) -> Dict[str, int]:
 
 
 def _refuse_unread(args: argparse.Namespace) -> None:
-    """Refuse ``--tokenize`` and ``--lowercase`` if no metric that they apply to was chosen.
+    """Refuse ``--tokenize`` and ``--lowercase`` if they apply to none of the chosen metrics.
 
     Raises:
         UserError: such an option is given.
@@ -274,7 +275,7 @@ def _refuse_unread(args: argparse.Namespace) -> None:
 
 
 def neural_by_position(texts: Translations, result: MetricResult, size: int) -> Table:
-    """Return a table of the mean segment scores of each system by range of positions in documents.
+    """Return a table of each system's mean segment score by range of positions in documents.
 
     Args:
         texts: test set.
@@ -356,9 +357,9 @@ def tables_of(results: List[MetricResult]) -> List[Table]:
 
 
 def is_significant(result: MetricResult, system: str) -> bool:
-    """Return whether every test that was run finds a system significantly different.
+    """Return whether every test that was run finds a system different from the baseline.
 
-    The difference to the baseline must also have the same direction in each test as in the scores.
+    Each difference must be significant and have the same direction as the difference in score.
     Without tests, the result is False.
     """
     baseline = next(iter(result.scores.values()))
@@ -370,8 +371,8 @@ def is_significant(result: MetricResult, system: str) -> bool:
 def finds_difference(test: Comparison, is_better: bool) -> bool:
     """Return whether a test finds a significant difference in the direction of the scores.
 
-    A sign test may point the other way: more segments may be better in the system with the worse
-    score.
+    A sign test may point the other way: the system with the worse score may be better in more
+    segments.
 
     Args:
         test: comparison of the system with the baseline.
@@ -401,7 +402,7 @@ def _p_value(found: Comparison) -> str:
 
 
 def notes_of(results: List[MetricResult], texts: Translations) -> List[str]:
-    """Return the notes below the tables: on the texts, signatures, and a legend of the tests."""
+    """Return the notes below the tables: on the texts, signatures, and a legend for the tests."""
     notes = [*texts.notes, *(f"{result.label}: {result.signature}" for result in results)]
     if not results[0].tests:
         return notes

@@ -1,7 +1,7 @@
 """Segment scores from other programs or annotators: MetricX, xCOMET, GEMBA, ESA, MQM and others.
 
-They are read from files and averaged, and are included in significance tests, in scores by position
-and in the report.
+The scores are read from files and averaged, and are included in significance tests, in scores by
+position and in the report.
 """
 
 import math
@@ -23,7 +23,7 @@ FIELD = "score"
 
 
 class SegmentMean(Metric):
-    """Metric of sacreBLEU that averages segment scores; the statistics of a segment are (score, 1).
+    """sacreBLEU metric that averages segment scores; the statistics of a segment are (score, 1).
 
     Args:
         name: name of the metric.
@@ -113,8 +113,8 @@ def _read_file(
 
     Args:
         argument: ``FILE``, or ``FILE#FIELD`` to name the field that holds the score.
-        metric: name of the metric, which is also tried as the name of the field.
-        system: system whose scores the file has, "" if the file names its systems.
+        metric: name of the metric; without ``FIELD``, a field of this name is tried.
+        system: system whose scores the file has; "" if the file names its systems.
         texts: test set.
 
     Returns:
@@ -153,15 +153,16 @@ def _of_records(
     system: str,
     texts: Translations,
 ) -> Dict[str, List[float]]:
-    """Return the segment scores of each system from records, one per segment or per document.
+    """Return the segment scores of each system from records, one for each segment or document.
 
     Args:
         records: place in the file and fields of each record; the record of a document holds a list
             of scores.
         path: file, for messages.
-        field: field that holds the score, "" to try ``metric`` and ``score``.
+        field: field that holds the score; "" to try ``metric`` and ``score``.
         metric: name of the metric.
-        system: read only this system, also from records that name none; "" for all systems.
+        system: the only system to read; records that name no system belong to it.  "" to read all
+            systems.
         texts: test set.
 
     Returns:
@@ -207,7 +208,7 @@ def _of_records(
 
 
 def _places(texts: Translations) -> Dict[str, Dict[str, int]]:
-    """Return the index of each segment in the test set: document -> name of the segment -> index.
+    """Return the index of each segment of the test set: document -> segment name -> index.
 
     Segments without names are named by their number in the document, from 1.
     """
@@ -220,15 +221,15 @@ def _places(texts: Translations) -> Dict[str, Dict[str, int]]:
 
 
 def _in_order(scores: List[float], where: str, texts: Translations) -> List[float]:
-    """Return the scores of the segments that are evaluated, from scores in the order of the texts.
+    """Return the scores of the evaluated segments, from scores in the order of the test set.
 
     Args:
-        scores: scores of all segments, or only of those that are evaluated.
+        scores: scores of all segments in the files, or only of the evaluated segments.
         where: place in messages.
         texts: test set; ``kept`` says which segments are evaluated.
 
     Raises:
-        UserError: the number of scores is neither of the two.
+        UserError: the number of scores is neither the number of all nor of evaluated segments.
     """
     size = texts.index.num_sentences
     if texts.kept is not None and len(scores) == len(texts.kept):
@@ -239,7 +240,7 @@ def _in_order(scores: List[float], where: str, texts: Translations) -> List[floa
 
 
 def _value(record: dict, where: str, field: str, metric: str):
-    """Return the value of the field of a record that holds its score.
+    """Return the value of the field that holds the score in a record.
 
     Args:
         record: fields of a record; ``a.b`` names the field ``b`` of the dictionary ``a``.
@@ -262,10 +263,10 @@ def _value(record: dict, where: str, field: str, metric: str):
 
 
 def _number(value, where: str) -> float:
-    """Return a value as a number.
+    """Convert the value of a score to a number.
 
     Raises:
-        UserError: it is no finite number, such as ``None`` in files of mt-metrics-eval.
+        UserError: the value is not a finite number, such as ``None`` in files of mt-metrics-eval.
     """
     try:
         found = float(value)

@@ -26,7 +26,7 @@ Statistics = Dict[str, np.ndarray]
 
 
 class Comparison(NamedTuple):
-    """A significance test of a system against the baseline.
+    """Result of a significance test of a system against the baseline.
 
     Attributes:
         p: p-value; None if there are too few segments for the test.
@@ -45,7 +45,7 @@ class Comparison(NamedTuple):
 
 
 def score_of(metric: Metric, sums: np.ndarray) -> float:
-    """Return the score of a corpus.
+    """Return the score of a corpus from its summed statistics.
 
     Args:
         metric: metric of sacreBLEU.
@@ -57,10 +57,11 @@ def score_of(metric: Metric, sums: np.ndarray) -> float:
 def paired_tests(
     statistics: Statistics, metric: Metric, test: str, samples: int = 0
 ) -> Dict[str, Comparison]:
-    """Compare systems with the first one by a paired test of sacreBLEU.
+    """Compare each system with the first system by a paired test of sacreBLEU.
 
     Args:
-        statistics: system -> (segments, statistics), for at least two systems.
+        statistics: system -> (segments, statistics) array of the metric's statistics, for at least
+            two systems.
         metric: metric of sacreBLEU.
         test: ``bootstrap`` (Koehn, 2004) or ``randomisation`` (Riezler and Maxwell, 2005).
         samples: number of resamples or trials; 0 for 1,000 resamples or 10,000 trials.
@@ -89,17 +90,17 @@ def paired_tests(
 
 
 def _bootstrap(statistics: Statistics, metric: Metric, samples: int, rng: np.random.Generator):
-    """Draw bootstrap resamples, and compare the scores of systems with the first one on them.
+    """Draw bootstrap resamples, and compare each system's score with the first system's on them.
 
     Args:
-        statistics: system -> (segments, statistics).
+        statistics: system -> (segments, statistics) array of the metric's statistics.
         metric: metric of sacreBLEU.
         samples: number of resamples.
         rng: random number generator.
 
     Returns:
-        System -> (samples,) absolute differences from the score of the first system, minus their
-        mean; and half the width of the 95 % interval of the system's score.
+        System -> pair: (samples,) absolute differences from the score of the first system, minus
+        their mean; and half the width of the 95 % confidence interval of the system's score.
     """
     rows = np.concatenate(list(statistics.values()), axis=1)
     sums = np.concatenate(list(_resampled(rows, samples, rng)))
@@ -119,12 +120,12 @@ def _resampled(rows: np.ndarray, samples: int, rng: np.random.Generator) -> Iter
     """Draw bootstrap resamples of segments, and yield their sums of statistics block by block.
 
     Args:
-        rows: (segments, statistics).
+        rows: (segments, statistics) statistics of each segment.
         samples: number of resamples.
         rng: random number generator.
 
     Yields:
-        (block, statistics) sums over the segments of each resample.
+        (resamples, statistics) sums over the segments of each resample in a block.
     """
     size = len(rows)
     for first in range(0, samples, BLOCK):
@@ -133,17 +134,17 @@ def _resampled(rows: np.ndarray, samples: int, rng: np.random.Generator) -> Iter
 
 
 def _randomisation(statistics: Statistics, metric: Metric, samples: int, rng: np.random.Generator):
-    """Swap the outputs of random segments with the first system, and compare the scores.
+    """Swap random segments between each system and the first system, and compare the scores.
 
     Args:
-        statistics: system -> (segments, statistics).
+        statistics: system -> (segments, statistics) array of the metric's statistics.
         metric: metric of sacreBLEU.
         samples: number of trials.
         rng: random number generator.
 
     Returns:
-        System -> (samples,) absolute differences between the scores after swapping; and None in
-        place of an interval.
+        System -> pair: (samples,) absolute differences between the scores after swapping; and None,
+        because this test gives no confidence interval.
     """
     base, *others = statistics.values()
     sums = [base.sum(axis=0) + rows.sum(axis=0) for rows in others]
@@ -162,14 +163,14 @@ def _randomisation(statistics: Statistics, metric: Metric, samples: int, rng: np
 def sign_tests(
     statistics: Statistics, metric: Metric, higher_is_better: bool = True
 ) -> Dict[str, Comparison]:
-    """Compare systems with the first one by the sign test of Collins et al. (2005).
+    """Compare each system with the first system by the sign test of Collins et al. (2005).
 
     For one segment at a time, the baseline's translation is replaced by the system's translation.
     The segment counts for the system if the corpus score improves, and against it if it drops.  The
     p-value comes from a two-sided binomial test.
 
     Args:
-        statistics: system -> (segments, statistics).
+        statistics: system -> (segments, statistics) array of the metric's statistics.
         metric: metric of sacreBLEU.
         higher_is_better: whether a higher score is an improvement.
 

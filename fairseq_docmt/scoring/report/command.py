@@ -43,8 +43,8 @@ class Sentence(NamedTuple):
     Attributes:
         source: source sentence; None if unknown.
         references: reference translations.
-        systems: for each system, its translation in stretches that are marked as different from
-            the reference or the first system.
+        systems: for each system, its translation as stretches of text, marked where they differ
+            from the reference or from the first system.
         tags: names of the phenomena in the sentence.
         same: whether all systems have the same translation.
     """
@@ -85,8 +85,8 @@ def _cell(found: List[Run]):
     """Return a translation in the format that report.js reads.
 
     Returns:
-        The text, if nothing is marked; otherwise pairs of a stretch of text and a number: 1 if it
-        is not in the reference, plus 2 if it is not in the first system.
+        The text, if nothing is marked; otherwise a pair for each stretch: its text, and 1 if it is
+        not in the reference, plus 2 if it is not in the first system's translation.
     """
     if all(not (run.off or run.changed) for run in found):
         return "".join(run.text for run in found)
@@ -180,7 +180,7 @@ def enough(counts: Dict[str, int]) -> Dict[str, int]:
 
 
 def size_of_ranges(texts: Translations) -> int:
-    """Return the size of position ranges, a multiple of 10, such that the plot has at most 12."""
+    """Return the smallest range size, a multiple of 10, that gives at most 12 position ranges."""
     longest = int(texts.index.position.max()) + 1
     return 10 * max(1, math.ceil(longest / MOST_RANGES / 10))
 
@@ -198,7 +198,7 @@ def page_of(
     Args:
         title: title of the page.
         texts: test set.
-        tables, notes: tables of scores, and the lines below them.
+        tables, notes: tables of scores, and the notes below them.
         plots: caption and SVG of each plot.
         documents: documents to show in the document browser.
     """
@@ -288,7 +288,8 @@ def read_contrastive(arguments: List[str]) -> Contrastive:
         arguments: ``NAME=FILE`` for each system, where FILE is the JSON output.
 
     Raises:
-        UserError: an argument has no name, or the file does not exist or has another content.
+        UserError: an argument has no name, a set is given twice for a system, or a file does not
+            exist or is not JSON output of that command.
     """
     sets: Dict[str, Dict[str, dict]] = {}
     for argument in arguments:
@@ -312,7 +313,7 @@ def read_contrastive(arguments: List[str]) -> Contrastive:
 
 
 def contrastive_tables(contrastive: Contrastive) -> List[Table]:
-    """Return a list with a table of the accuracy on each set; an empty list without results."""
+    """Return a list with one table of the accuracies on all sets; empty without results."""
     rows = [
         [set_name, system, *_cells(figures["all"])]
         for set_name, systems in contrastive.sets.items()
@@ -327,7 +328,7 @@ def _cells(found: dict) -> List[str]:
 
 
 def contrastive_plots(contrastive: Contrastive) -> List[Tuple[str, Markup]]:
-    """Plot accuracy by distance of the context, for sets with enough items at several distances.
+    """Plot accuracy by context distance in sentences, for sets with enough items per distance.
 
     Returns:
         Caption and SVG of each plot.

@@ -16,7 +16,7 @@ MOST_WORDS = 5000
 
 
 class Run(NamedTuple):
-    """A stretch of a translation that differs throughout from the same texts.
+    """A stretch of a translation in which all words carry the same marks.
 
     Attributes:
         text: the words and spaces of the stretch.
@@ -30,7 +30,7 @@ class Run(NamedTuple):
 
 
 def runs(text: str, reference: str, other: Optional[str] = None) -> List[Run]:
-    """Split a translation into maximal stretches, each marked by the texts that it differs from.
+    """Split a translation into stretches, each marked by which texts it differs from.
 
     Args:
         text: translation; the stretches joined give exactly this text.

@@ -50,7 +50,7 @@ class Candidates(NamedTuple):
     notes: Sequence[str] = ()
 
     def chosen(self, choice: Sequence[int]) -> List[str]:
-        """Return the (sentences,) chosen translations.
+        """Return the chosen translation of each sentence.
 
         Args:
             choice: (sentences,) index of the chosen candidate of each sentence.
@@ -59,7 +59,7 @@ class Candidates(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for candidates and output of commands that choose translations."""
+    """Add the options for candidates and output, shared by ``mbr`` and ``rerank``."""
     parser.add_argument(
         "candidates",
         nargs="+",
@@ -112,12 +112,12 @@ def from_arguments(args: argparse.Namespace) -> Candidates:
 def _test_set(
     source: Optional[str], docids: Optional[str], plain: bool
 ) -> Tuple[Layout, Optional[List[str]]]:
-    """Return the documents and segments of the test set, and the (segments,) source if given.
+    """Return the documents and segments of the test set, and its source or None.
 
     Args:
         source: file of the source, or None.
-        docids: file with the document of each line, or None.
-        plain: whether the source is plain text, whatever it looks like.
+        docids: file with a document id for each line, or None.
+        plain: whether to read the source as plain text, whatever its content looks like.
     """
     text = read_input(source, "source", plain=plain) if source else None
     layout = layout_of(text, read_docids(docids) if docids else None)
@@ -127,16 +127,16 @@ def _test_set(
 def read_nbest(
     path: str, source: Optional[str], docids: Optional[str] = None, plain: bool = False
 ) -> Candidates:
-    """Read n-best lists: an output of ``fairseq-generate --nbest``, or JSON with lists.
+    """Read n-best lists from an output of ``fairseq-generate --nbest``, or from JSON.
 
-    Of an output of fairseq-generate, detokenized (D-) lines are preferred to H- lines.
+    In an output of fairseq-generate, detokenized (D-) lines are preferred to H- lines.
 
     Args:
-        path: file, or ``FILE#FIELD`` to name the field of JSON with the list of translations.
+        path: file, or ``FILE#FIELD`` to name the JSON field with the list of translations.
         source: file of the source, which defines the documents; None to use the docids alone.
-        docids: file with the document of each line; None if blank lines separate documents.
-        plain: whether the file is an output of fairseq-generate and the source plain text, whatever
-            they look like.
+        docids: file with a document id for each line; None if blank lines separate documents.
+        plain: whether to read the file as an output of fairseq-generate and the source as plain
+            text, whatever their content looks like.
 
     Raises:
         UserError: the file has no n-best lists or lacks sentences.
@@ -190,10 +190,10 @@ def _read_lists(
     layout: Layout,
     source: Optional[List[str]],
 ) -> Candidates:
-    """Return the candidates of records that each hold the list of translations of a segment.
+    """Return the candidates from records, each with a list of translations of one segment.
 
     Args:
-        given: place in the file and fields of each record.  The list has strings, or objects with
+        given: place in the file and fields of each record.  The list holds strings, or objects with
             ``text`` and perhaps ``score``.
         path: the file, for messages.
         field: field with the list; None for the first of ``LIST_FIELDS`` that the record has.

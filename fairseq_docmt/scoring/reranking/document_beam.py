@@ -31,13 +31,15 @@ def search(
     """Choose the translation of each sentence of a document by beam search over the sentences.
 
     The score of a document is the sum of the scores of its sentences, plus the weighted
-    log-probability of each sentence after the translations chosen before it.  Of equal hypotheses,
-    the first is kept.
+    log-probability of each sentence given the translations chosen before it.  Ties are broken in
+    favour of the first hypothesis.
 
     Args:
         rows: for each sentence, its candidates.
-        scores: for each sentence, the weighted sum of the other scores of each candidate.
-        language_model: function that returns log-probabilities of sentences after previous ones.
+        scores: for each sentence, the weighted sum of each candidate's scores, without the language
+            model.
+        language_model: function that returns the log-probability of each sentence given the
+            sentences before it.
         weight: weight of the language model.
         beam: number of hypotheses to keep after each sentence.
 

@@ -1,4 +1,4 @@
-"""Log-probabilities of sentences after their context, by a document language model of fairseq."""
+"""Log-probabilities of sentences given their context, by a document language model of fairseq."""
 
 import os
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -16,7 +16,7 @@ Pair = Tuple[Tuple[str, ...], str]
 
 
 class Row(NamedTuple):
-    """Input of the language model: a sentence to score, after its context.
+    """Input of the language model: a sentence to score, preceded by its context.
 
     Attributes:
         tokens: (n,) token ids of all sentences, each with its end symbol.
@@ -28,11 +28,11 @@ class Row(NamedTuple):
 
 
 class DocumentLanguageModel:
-    """Language model that scores sentences after the previous sentences of their document.
+    """Language model that scores sentences given the previous sentences of their document.
 
     A document is the sequence ``</s> s1 </s> s2 </s> …``, as fairseq's task ``language_modeling``
     builds it with ``--sample-break-mode complete_doc`` from text with blank lines between
-    documents.  If the context exceeds the positions of the model, its earliest sentences are
+    documents.  If context and sentence are too long for the model, the earliest sentences are
     dropped.  Scores are cached.
 
     Args:
@@ -69,7 +69,8 @@ class DocumentLanguageModel:
             **options: ``encode``, ``context`` and ``max_tokens`` of the class.
 
         Raises:
-            UserError: the checkpoint or the dictionary is missing, or it is no language model.
+            UserError: the dictionary or the checkpoint is missing, or the latter is not a language
+                model.
         """
         file = read_language_model(path)
         # Training may have read several folders; the dictionary is in the first.
@@ -86,13 +87,13 @@ class DocumentLanguageModel:
         return cls(model.cuda() if torch.cuda.is_available() else model, task.dictionary, **options)
 
     def score(self, pairs: Sequence[Pair]) -> List[float]:
-        """Compute the log-probabilities of sentences with their end symbols, after their context.
+        """Compute the log-probability of each sentence, with its end symbol, given its context.
 
         Args:
-            pairs: previous sentences of the document, and the sentence to score.
+            pairs: pairs of the previous sentences of a document and the sentence to score.
 
         Returns:
-            Natural log-probability of the sentence of each pair.
+            Natural log-probability of each scored sentence.
 
         Raises:
             UserError: a sentence alone has more tokens than the model has positions.
@@ -107,7 +108,7 @@ class DocumentLanguageModel:
         return [self._scores[pair] for pair in pairs]
 
     def unknown(self, sentences: Sequence[str]) -> float:
-        """Return the proportion of the tokens of sentences that are not in the dictionary."""
+        """Return the proportion of tokens in sentences that are not in the dictionary."""
         tokens = torch.cat([self._encoded(sentence) for sentence in sentences])
         return float(tokens.eq(self.dictionary.unk()).double().mean())
 
@@ -117,7 +118,7 @@ class DocumentLanguageModel:
         return self._known[sentence]
 
     def _shortened(self, before: Sequence[str], sentence: str) -> Pair:
-        """Return a sentence with the previous sentences that the model reads, the nearest ones.
+        """Return a sentence with its context, cut to the nearest sentences that the model reads.
 
         Raises:
             UserError: the sentence alone has more tokens than the model has positions.

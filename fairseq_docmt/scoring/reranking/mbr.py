@@ -7,8 +7,8 @@ Eikema and Aziz (2022): choose the candidate with the highest mean score, where 
 as references.  --by sets what is compared:
 
   sentence   each sentence by itself
-  context    each sentence after the --context sentences before it: for a candidate, those already
-             chosen; for a reference, those of the same system or rank
+  context    each sentence with the --context sentences before it: for a candidate, the translations
+             already chosen; for a reference, the translations of the same system or rank
   document   whole documents: all translations of one system, or of one rank in the n-best lists
 
 `--metric comet` compares sentences; it needs --source.
@@ -56,7 +56,7 @@ def best(hypotheses: List[str], references: List[str], utility: Utility) -> int:
 
     Args:
         hypotheses: candidates.
-        references: (candidates,) the candidates as references, perhaps with another context.
+        references: (candidates,) the same candidates as references, perhaps with another context.
         utility: function that scores hypotheses against references pair by pair.
     """
     distinct = list(dict.fromkeys(hypotheses))
@@ -81,7 +81,7 @@ def choose(
     Args:
         candidates: candidates of all sentences.
         utility: function that scores hypotheses against references pair by pair.
-        by: what is compared: ``sentence``; ``context``, a sentence after previous ones; or
+        by: what is compared: ``sentence``; ``context``, a sentence with previous sentences; or
             ``document``.
         context: number of previous sentences for ``context``.
 
@@ -115,7 +115,7 @@ def choose_by_comet(candidates: Candidates, comet: Scorer) -> List[int]:
 
     Args:
         candidates: candidates of all sentences, with source.
-        comet: function from samples, dictionaries with ``src``, ``mt`` and ``ref``, to scores.
+        comet: function that scores samples (dictionaries with ``src``, ``mt`` and ``ref``).
 
     Returns:
         (sentences,) index of the chosen candidate of each sentence.
@@ -133,7 +133,7 @@ def choose_by_comet(candidates: Candidates, comet: Scorer) -> List[int]:
 
 
 def _ranked(texts: List[str], rank: int) -> str:
-    """Return the candidate of a rank, counted from 0, or the last one if there are fewer."""
+    """Return the candidate with a rank (from 0), or the last candidate if there are too few."""
     return texts[min(rank, len(texts) - 1)]
 
 

@@ -1,4 +1,4 @@
-"""Document language model and channel model, which score candidates (Yu et al., 2020)."""
+"""Scoring of candidates by a document language model and a channel model (Yu et al., 2020)."""
 
 import argparse
 import logging
@@ -29,18 +29,18 @@ class NoisyChannel(NamedTuple):
     channel: Optional[ReferenceScorer] = None
 
     def sentence_scores(self, pairs: Sequence[Pair]) -> List[float]:
-        """Return the natural log-probabilities of sentences by the language model.
+        """Return the language model's natural log-probability of each sentence given its context.
 
         Args:
-            pairs: previous sentences of the document, and the sentence to score.
+            pairs: pairs of the previous sentences of a document and the sentence to score.
         """
         return self.language_model.score(pairs)
 
     def source_scores(self, pairs: Sequence[Tuple[str, str]]) -> List[float]:
-        """Return the log-probability of each source sentence given its translation.
+        """Return the channel model's log-probability of each source sentence given its translation.
 
         Args:
-            pairs: source and translation; each pair is scored without context.
+            pairs: pairs of a source sentence and its translation, scored without context.
 
         Raises:
             UserError: a sentence is too long for the channel model.
@@ -78,7 +78,7 @@ def from_arguments(
 ) -> NoisyChannel:
     """Load the language model and the channel model named on the command line.
 
-    A warning is given if the language model does not know many words of the candidates.
+    A warning is logged if many words of the candidates are unknown to the language model.
 
     Args:
         args: options of the command line.
@@ -86,7 +86,8 @@ def from_arguments(
         candidates: candidates of all sentences.
 
     Raises:
-        UserError: a model is missing or not needed for the scores, or an option is invalid.
+        UserError: a score lacks its model, a model is given that no score uses, or an option is
+            invalid.
     """
     for name, path in (("channel", args.channel), ("language-model", args.language_model)):
         if (name in names) != (path is not None):

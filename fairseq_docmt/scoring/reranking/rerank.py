@@ -12,14 +12,14 @@ A score is one of the following; higher is better:
   proposal        log-probability of the translation, the P- lines of fairseq-generate
   length          number of words
   channel         log-probability of the source given the translation, by --channel
-  language-model  log-probability of the translation after those chosen before it in its document,
-                  by --language-model
+  language-model  log-probability of the translation given the translations chosen before it in its
+                  document, by --language-model
   comet           a reference-free model of COMET
   oracle          chrF with --reference, an upper bound
   FILE            one number for each candidate, sentence after sentence
 
 `--list FILE` writes the candidates in that order, to be scored by any other tool.  The candidate
-with the highest sum is chosen, or the first of these if there are several.  With a language model,
+with the highest sum is chosen, or the first of several with the same sum.  With a language model,
 documents are searched with a beam of --beam hypotheses (Yu et al., 2020).  If scores have several
 weights, the combination with the best BLEU is chosen, which needs --reference.
 """
@@ -62,11 +62,11 @@ Table = List[List[float]]
 
 
 class Feature(NamedTuple):
-    """A score to sum.
+    """A score in the weighted sum, with its weight or the weights to try.
 
     Attributes:
         name: name of the score, such as ``model``, or a file with scores.
-        weights: its weight, or several weights to try.
+        weights: weight of the score, or several weights to try.
     """
 
     name: str
@@ -95,7 +95,7 @@ def read_scores(path: str, candidates: Candidates) -> Table:
     """Read a file with one number per candidate, and return the scores of each sentence.
 
     Raises:
-        UserError: a line is not a finite number, or the file does not have one per candidate.
+        UserError: a line is not a finite number, or there is not one line for each candidate.
     """
     values = []
     for number, line in enumerate(read_lines(path), start=1):
@@ -126,15 +126,14 @@ def scores_of(
     comet: Optional[Scorer] = None,
     models: NoisyChannel = NO_MODELS,
 ) -> Table:
-    """Compute a score of all candidates, any but ``language-model``.
+    """Compute a score, other than ``language-model``, for all candidates.
 
     Args:
         name: name of the score, or a file with scores.
         candidates: candidates of all sentences.
-        references: (sentences,) references for ``oracle``, None for a sentence without one.
-        comet: function from samples, dictionaries with ``src`` and ``mt``, to scores, for
-            ``comet``.
-        models: models, of which ``channel`` uses one.
+        references: (sentences,) references for ``oracle``; None for a sentence without a reference.
+        comet: function that scores samples (dictionaries with ``src`` and ``mt``), for ``comet``.
+        models: scoring models; the score ``channel`` uses their channel model.
 
     Returns:
         For each sentence, the scores of its candidates.
@@ -190,7 +189,7 @@ def choose(
         candidates: candidates of all sentences.
         tables: name of a score -> for each sentence, the scores of its candidates.
         weights: name of a score -> weight, including ``language-model`` if it is used.
-        models: models, of which ``language-model`` uses one.
+        models: scoring models; the score ``language-model`` uses their language model.
         beam: number of hypotheses that the search with a language model keeps.
 
     Returns:
@@ -217,14 +216,15 @@ def tune(
     choose_by,
     metric: BLEU,
 ) -> Dict[str, float]:
-    """Return the combination of weights with the best BLEU, as name of the score -> weight.
+    """Return the weights with the best BLEU, as a dictionary: name of the score -> weight.
 
-    All combinations are tried and their BLEU is printed; of equal ones, the first is returned.
+    All combinations of weights are tried and printed with their BLEU.  Of several with the best
+    BLEU, the first is returned.
 
     Args:
         candidates: candidates of all sentences.
         features: scores with the weights to try.
-        references: (sentences,) references, None for a sentence without one.
+        references: (sentences,) references; None for a sentence without a reference.
         choose_by: function from weights to the index of the chosen candidate of each sentence.
         metric: BLEU of sacreBLEU.
     """
@@ -274,7 +274,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Run ``fairseq-docmt rerank``: score the candidates, and write the best ones."""
+    """Run ``fairseq-docmt rerank``: write the candidate with the best score for each sentence."""
     features = args.score or [Feature("model", (1.0,))]
     names = [feature.name for feature in features]
     _check(args, features, names)
@@ -306,15 +306,15 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _references(layout: Layout, path: str, plain: bool) -> List[Optional[str]]:
-    """Read the (sentences,) reference, None for a sentence that lacks one or is marked as bad.
+    """Read the reference of each sentence; None if it is missing or marked as bad.
 
     Args:
         layout: documents and sentences of the test set.
         path: file of the reference.
-        plain: whether the file is plain text, whatever it looks like.
+        plain: whether to read the file as plain text, whatever its content looks like.
 
     Raises:
-        UserError: there is no reference for any sentence.
+        UserError: no sentence has a reference.
     """
     text = layout.filled(read_input(path, "reference", plain=plain))
     gaps = layout.gaps(text)
@@ -332,7 +332,7 @@ def _check(args: argparse.Namespace, features: Sequence[Feature], names: List[st
     Args:
         args: options of the command line.
         features: scores and weights of ``--score``.
-        names: their names.
+        names: names of these scores.
 
     Raises:
         UserError: an option is invalid, has no effect, or needs another one.

@@ -2,9 +2,9 @@
 
 Matusov et al. (2005), Post and Hoang (2025): the translation is cut such that the total word error
 rate against the segments of the reference is lowest.  Many cuts are equally good, because words
-that match no word of the reference can be on either side.  So if a segment of the reference ends
-with a sentence, the cut is moved to a sentence end nearby.  Only the positions of cuts are taken
-from the alignment; the text between them is unchanged.
+that match no word of the reference can be on either side of a cut.  So if a segment of the
+reference ends with a sentence, the cut is moved to a sentence end nearby.  Only the positions of
+cuts are taken from the alignment; the text between them is unchanged.
 """
 
 import bisect
@@ -71,8 +71,8 @@ def token_spans(text: str, language: str) -> List[Tuple[int, int]]:
 
     Args:
         text: any text.
-        language: code of the language; ``zh`` is segmented by jieba, all others into words and
-            punctuation marks, and scripts without spaces into characters.
+        language: code of the language.  Chinese (``zh``) is segmented by jieba, other languages
+            into words and punctuation marks, or characters if the script has no spaces.
     """
     if language != "zh":
         return [match.span() for match in _TOKEN.finditer(text)]
@@ -83,7 +83,7 @@ def token_spans(text: str, language: str) -> List[Tuple[int, int]]:
 
 
 def align_document(reference: Sequence[str], text: str, language: str) -> List[str]:
-    """Cut a translated document into the segments of its reference.
+    """Cut a translated document into parts that correspond to the segments of its reference.
 
     Args:
         reference: (segments,) reference of the document.
@@ -130,10 +130,10 @@ def align_document(reference: Sequence[str], text: str, language: str) -> List[s
 
 
 def _sentence_ends(text: str, spans: Sequence[Tuple[int, int]]) -> List[int]:
-    """Return the positions in a text where sentences may end, as numbers of tokens before them.
+    """Return where sentences may end in a text, as the number of tokens before each position.
 
-    Closing quotes and brackets belong to the sentence before them, but one with space on both sides
-    may also belong to the next sentence, so that both positions are returned.
+    Closing quotes and brackets belong to the sentence before them, but a mark with space on both
+    sides may also belong to the next sentence, so both positions are returned.
 
     Args:
         text: any text.
@@ -151,12 +151,13 @@ def _sentence_ends(text: str, spans: Sequence[Tuple[int, int]]) -> List[int]:
 
 
 def _at_sentence_ends(cuts: List[int], whole: Sequence[bool], ends: List[int]) -> List[int]:
-    """Return cuts moved to the nearest sentence end, without making a segment empty.
+    """Move cuts to the nearest sentence end if it is close, without making a segment empty.
 
     Args:
-        cuts: (segments + 1,) number of tokens before each segment and after the last one.
-        whole: (segments,) whether the segment of the reference ends with a sentence end.
-        ends: numbers of tokens after which sentences of the translation end.
+        cuts: (segments + 1,) number of tokens before each segment, and number of all tokens.
+        whole: (segments,) whether each reference segment ends with the end of a sentence; only
+            then is the cut after it moved.
+        ends: number of tokens before each sentence end of the translation.
     """
     moved = cuts[:1]
     for place in range(1, len(cuts) - 1):
@@ -174,7 +175,7 @@ def _at_sentence_ends(cuts: List[int], whole: Sequence[bool], ends: List[int]) -
 
 
 def report(reference: Sequence[str], parts: Sequence[str], language: str) -> Report:
-    """Return statistics of the lengths of aligned segments, such as suspected under-translations.
+    """Return length statistics of aligned segments, with suspected over- and under-translations.
 
     Args:
         reference, parts: (segments,) references and aligned translations of the whole test set.
@@ -213,7 +214,7 @@ def _mweralign(reference: str, hypothesis: str) -> List[str]:
 
 @contextlib.contextmanager
 def _quiet_library() -> Iterator[None]:
-    """Context manager that discards what compiled code writes to standard error."""
+    """Discard what compiled code writes to standard error, within a ``with`` block."""
     sys.stderr.flush()
     saved, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:

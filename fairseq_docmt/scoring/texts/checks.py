@@ -23,13 +23,13 @@ _MARK, _APART = re.compile(r"[.,]"), re.compile(r"\w [.,](?= |$)")
 
 
 def form_notes(systems: Dict[str, List[str]], references: List[List[str]]) -> List[str]:
-    """Return notes on texts that are not detokenized: with subwords, entities, spaced punctuation.
+    """Return notes on texts with subwords, XML entities or spaces before punctuation.
 
-    Subwords and spaced punctuation are reported only if other texts do not have them.
+    Subwords and spaces before punctuation are reported only if another text lacks them.
 
     Args:
         systems: system -> translations.
-        references: references, of which the first is checked.
+        references: references; only the first is checked.
     """
     texts = {**systems, "the reference": references[0]}
     cut = {name: sign_in(sentences, SUBWORD) for name, sentences in texts.items()}
@@ -144,6 +144,9 @@ def _overlap(one: frozenset, other: frozenset) -> float:
 
 
 def _share_apart(sentences: Sequence[str]) -> float:
-    """Return the proportion of sentences with punctuation that have a space before a mark."""
+    """Return the proportion of sentences with a space before a comma or full stop.
+
+    Sentences without any comma or full stop are left out of the total.
+    """
     marked = [sentence for sentence in sentences if _MARK.search(sentence)]
     return sum(map(bool, map(_APART.search, marked))) / max(len(marked), 1)

@@ -95,7 +95,7 @@ def read_documents(args: argparse.Namespace):
 
     Raises:
         UserError: the file cannot be read, does not match the source or reference, or nothing
-            says where documents end; or both are given.
+            says where documents end; or both source and reference are given.
     """
     if args.reference and args.source:
         raise UserError("give --source or --reference, not both: each has the segments")
@@ -135,7 +135,7 @@ def json_lines(documents: List[Document], path: str = "", role: str = "system") 
 
     Args:
         documents: documents to write.
-        path, role: not used; all functions of ``FORMATS`` have them.
+        path, role: unused, but common to all functions in ``FORMATS``.
     """
     records = []
     for document in documents:
@@ -152,7 +152,7 @@ def table(documents: List[Document], path: str, role: str = "system") -> str:
     Args:
         documents: documents to write.
         path: output file, for messages.
-        role: not used; all functions of ``FORMATS`` have it.
+        role: unused, but common to all functions in ``FORMATS``.
 
     Raises:
         UserError: a document is empty, or an id has a tab or line break.
@@ -172,8 +172,8 @@ def xml(documents: List[Document], path: str, role: str = "system") -> str:
 
     Args:
         documents: documents to write.
-        path: output file; its name, up to the first point, names the system or translator.
-        role: ``source``, ``reference`` or ``system``, which decides the element.
+        path: output file; its name up to the first dot names the system or translator.
+        role: ``source``, ``reference`` or ``system``; decides which XML element holds the text.
 
     Raises:
         UserError: a document is empty, or a text has characters that XML cannot hold.
@@ -204,7 +204,7 @@ def plain_text(documents: List[Document], path: str, role: str = "system") -> st
     Args:
         documents: documents to write.
         path: output file, for messages.
-        role: not used; all functions of ``FORMATS`` have it.
+        role: unused, but common to all functions in ``FORMATS``.
 
     Raises:
         UserError: a segment is empty, which would read as the end of a document, or a document is

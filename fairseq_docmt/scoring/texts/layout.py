@@ -17,7 +17,7 @@ TAKEN_FOR_EMPTY = "taken for empty"
 
 
 class Mismatch(UserError):
-    """Error: a text has other segments than the test set, though its documents may still match."""
+    """Error: the segments of a text do not match the test set, though its documents may match."""
 
 
 class Gaps(NamedTuple):
@@ -36,7 +36,7 @@ class Layout(NamedTuple):
     """Documents and segments of a test set.
 
     Attributes:
-        path: file of the text that defines them, for messages.
+        path: file that defines the documents and segments, for messages.
         index: document boundaries, and line of each segment.
         ids: (documents,) names of the documents; None if the text has none.
         numbers: for each document, the names of its segments, or None if they have none; None for
@@ -52,10 +52,10 @@ class Layout(NamedTuple):
     by_docids: bool = False
 
     def sentences(self, text: Input) -> List[str]:
-        """Return the (segments,) of another text, in the order of the test set.
+        """Return the segments of another text, in the order of the test set.
 
         Raises:
-            Mismatch: the text has other segments than the test set.
+            Mismatch: the segments of the text do not match the test set.
             UserError: the text lacks documents or segments of the test set.
         """
         if isinstance(text, Output):
@@ -69,16 +69,16 @@ class Layout(NamedTuple):
 
     @property
     def segment_numbers(self) -> Optional[List[str]]:
-        """(segments,) names of all segments in their documents; None if a segment has none."""
+        """Names of all segments within their documents; None if a segment has no name."""
         if not self.numbers or None in self.numbers:
             return None
         return [number for numbers in self.numbers for number in numbers]
 
     def filled(self, text: Input) -> Input:
-        """Return another text with empty segments added for those that it lacks.
+        """Return another text with an empty segment added for each missing segment.
 
-        Texts without document ids, except for outputs of ``fairseq-generate``, do not show which
-        these are, and are returned unchanged.
+        Texts without document ids do not show which segments are missing, and are returned
+        unchanged; outputs of ``fairseq-generate`` show it by their sentence numbers.
         """
         if isinstance(text, Output):
             for rows in (self.index.line_ids.tolist(), range(self.index.num_sentences)):
@@ -120,10 +120,11 @@ class Layout(NamedTuple):
     def segments_by_document(self, text: Input) -> List[List[str]]:
         """Return the segments of each document of another text, whatever their number.
 
-        The documents of plain text are blocks between blank lines, or single lines.
+        The documents of plain text are blocks between blank lines or, if there are not as many
+        blocks as documents, single lines.
 
         Raises:
-            UserError: the text has other documents than the test set.
+            UserError: the documents of the text do not match the test set.
         """
         if isinstance(text, Documents):
             return [document.segments for document in self._documents(text)]
@@ -139,7 +140,7 @@ class Layout(NamedTuple):
         )
 
     def with_ends(self, segments: Sequence[str]) -> List[str]:
-        """Return the (segments,) of a text as lines, with a blank line after each document."""
+        """Return the segments of a text as lines, with a blank line after each document."""
         return [line for a, b in self.index.spans for line in [*segments[a:b], ""]]
 
     def notes(self, name: str, text: Input) -> List[str]:
@@ -217,12 +218,12 @@ class Layout(NamedTuple):
         return document.segments
 
     def numbers_of(self, text: Output) -> List[int]:
-        """Return the (segments,) line number of each segment in an output of ``fairseq-generate``.
+        """Return the number of each segment in an output of ``fairseq-generate`` (12 for H-12).
 
-        Outputs are recognised whether or not their numbers count the blank lines between documents.
+        The numbers in the output may or may not count the blank lines between documents.
 
         Raises:
-            UserError: the output lacks segments, or has others than the test set.
+            UserError: the output lacks segments, or has segments that the test set lacks.
         """
         wanted = set(self.index.line_ids.tolist())
         blank = set(range(max(text.hypotheses) + 1)) - wanted
@@ -247,10 +248,10 @@ class Layout(NamedTuple):
         )
 
     def _by_line(self, text: Lines) -> List[str]:
-        """Return the (segments,) of plain text, found by the blank lines or by line number.
+        """Return the segments of plain text, matched by blank lines or by line number.
 
         Raises:
-            Mismatch: the lines are not those of the test set.
+            Mismatch: the lines do not match the test set.
         """
         lines, rows = self._lines(text), self.index.line_ids.tolist()
         blocks = [[*block] for filled, block in groupby(lines, key=bool) if filled]
@@ -281,7 +282,7 @@ class Layout(NamedTuple):
         return [lines[row] for row in rows]
 
     def _num_lines(self) -> int:
-        """Return the number of lines of the test set, with the blank ones between documents."""
+        """Return the number of lines of the test set, including blank lines between documents."""
         return int(self.index.line_ids[-1]) + 1 if self.index.num_sentences else 0
 
     def _lines(self, text: Lines) -> List[str]:
@@ -292,17 +293,17 @@ class Layout(NamedTuple):
         return lines
 
     def _without_ends(self, text: Lines) -> bool:
-        """Return whether plain text has a line for each segment, but none between documents.
+        """Return whether plain text has one line per segment, but no lines between documents.
 
-        False if the test set has no lines between documents: with a single document or docids.
+        Return False if the test set has no blank lines either: with a single document or docids.
         """
         size = self.index.num_sentences
         return len(self._lines(text)) == size and size < self._num_lines()
 
     def _may_be_ends(self, lines: List[str]) -> bool:
-        """Return whether blank lines may be ends of documents, in a text that lost sentences.
+        """Return whether blank lines may separate documents, in a text that lacks some sentences.
 
-        Otherwise they must be empty translations: a block between them is longer than any document.
+        Otherwise they are empty translations: the blocks between them do not fit the documents.
         """
         blocks = [len(list(group)) for filled, group in groupby(lines, key=bool) if filled]
         longest = np.diff(self.index.starts).max()
@@ -343,7 +344,8 @@ def by_docids(text: Input, docids: Sequence[str]) -> Input:
     """Divide plain text into documents by the docid of each line; return other texts unchanged.
 
     Raises:
-        UserError: the numbers of lines and docids differ, or a document has lines in two places.
+        UserError: the numbers of lines and docids differ, or the lines of a document are not
+            consecutive.
     """
     if not isinstance(text, Lines):
         return text
@@ -363,10 +365,10 @@ def _check_docids(text: Lines, docids: Sequence[str]) -> None:
 
 
 def _groups(docids: Sequence[str]) -> Tuple[List[str], List[int]]:
-    """Return the names of documents and their numbers of lines, from the document of each line.
+    """Return the names and line counts of the documents, given the document id of each line.
 
     Raises:
-        UserError: a document has lines in two places.
+        UserError: the lines of a document are not consecutive.
     """
     groups = [(name, len(list(lines))) for name, lines in groupby(docids)]
     names = [name for name, _ in groups]
@@ -379,10 +381,10 @@ def _groups(docids: Sequence[str]) -> Tuple[List[str], List[int]]:
 
 
 def _filled(document: Document, size: int, wanted: Optional[List[str]]) -> Document:
-    """Return a document with an empty segment added for each that it lacks.
+    """Return a document with an empty segment added for each missing segment.
 
     Args:
-        document: a document; if it has no text, it lacks all segments.
+        document: a document; if it has no text, all its segments are missing.
         size: number of its segments in the test set.
         wanted: names of its segments in the test set; None if they have none.
     """
@@ -401,7 +403,7 @@ def _filled(document: Document, size: int, wanted: Optional[List[str]]) -> Docum
 
 
 def without_gaps(documents: Sequence[Document]) -> Tuple[List[Document], List[str]]:
-    """Return documents without segments that are missing or marked as bad, and notes on them."""
+    """Return documents without their missing or bad segments, and notes on what was left out."""
     found, notes = [], []
     for document in documents:
         dropped = {*document.missing, *document.bad}

@@ -1,4 +1,4 @@
-"""Matching of systems with the segments of a test set, and settings for reading its texts."""
+"""Matching of translations with the segments of a test set, and settings for reading its texts."""
 
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -12,19 +12,19 @@ class Reading(NamedTuple):
     """Settings for reading the texts of a test set.
 
     Attributes:
-        docids: file with the document of each line, for texts without blank lines between
+        docids: file with a document id for each line, for texts without blank lines between
             documents.
         align: code of the target language, to align documents whose segments do not match the
-            reference; None to refuse them.
+            reference; None to refuse such documents.
         align_all: whether to align documents with the right number of segments as well.
         missing: ``skip`` to leave out the segments that a system lacks, for all systems; ``empty``
-            to take them for empty translations; None to refuse them.
+            to treat them as empty translations; None to refuse such a system.
         strip_wrappers: whether to remove what language models write around translations.
         by: field of the records of a reference or source, or attribute of its documents in XML, by
             which scores are grouped.
         whole_documents: whether systems whose segments do not match are scored as whole documents.
         role: text to read from the files of systems: ``source``, ``reference`` or ``system``.
-        plain: whether all files are plain text, whatever they look like.
+        plain: whether to read all files as plain text, whatever their content looks like.
     """
 
     docids: Optional[str] = None
@@ -51,9 +51,9 @@ def layout_and_references(
     """Return the documents and segments of the test set, and its references.
 
     Args:
-        references: references; if empty, the T- lines of the systems are the reference.
+        references: reference texts; if empty, the T- lines of the systems are the reference.
         source: source text, or None.
-        ids: document of each line (``--docids``), or None.
+        ids: document id of each line (``--docids``), or None.
         systems: texts of the systems.
         notes: list to which a note on documents without a reference is appended.
 
@@ -108,7 +108,7 @@ def _own_references(inputs: Dict[str, Input]) -> Output:
     """Return the references (T- lines) in the outputs of ``fairseq-generate``.
 
     Raises:
-        UserError: a system has no such lines, they differ, or they have unknown words.
+        UserError: a system has no T- lines, or T- lines differ or contain unknown words.
     """
     for text in inputs.values():
         if not isinstance(text, Output) or not text.references:

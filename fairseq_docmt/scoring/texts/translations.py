@@ -73,25 +73,25 @@ class Translations(NamedTuple):
 
     @property
     def signature(self) -> str:
-        """Numbers of documents and segments, and changes to the texts: ``docs:9|sents:99|...``."""
+        """Numbers of documents and segments, and changes made to texts: ``docs:9|sents:99|...``."""
         counts = [f"docs:{self.index.num_documents}", f"sents:{self.index.num_sentences}"]
         return "|".join([*counts, *self.procedure])
 
     @property
     def names(self) -> List[str]:
-        """Names of all systems; the first one is the baseline."""
+        """Names of all systems; the first system is the baseline."""
         return [*(self.whole or self.systems)]
 
     def joined(self, sentences: Sequence[str]) -> List[str]:
-        """Join the (segments,) of a text to one line for each document."""
+        """Join the segments of a text into one line for each document."""
         return [" ".join(sentences[a:b]) for a, b in self.index.spans]
 
     def documents(self, name: str) -> List[str]:
-        """Return the (documents,) translations of a system, each document as one line."""
+        """Return a system's translations of all documents, each document as one line."""
         return self.whole[name] if name in self.whole else self.joined(self.systems[name])
 
     def place(self, segment: int) -> str:
-        """Return the document of a segment and its number in it, from 1, as in ``talk7, 12``."""
+        """Return a segment's document and its number in it (from 1), such as ``talk7, 12``."""
         document = int(self.index.document[segment])
         return f"{self.name_of(document)}, {segment - int(self.index.starts[document]) + 1}"
 
@@ -276,10 +276,10 @@ def read_translations(
 
 
 def _side(layout: Layout, option: str, text: Input) -> List[str]:
-    """Return the (segments,) of a reference or of the source, named by ``option`` in messages.
+    """Return the segments of a reference or the source; ``option`` names it in error messages.
 
     Raises:
-        UserError: the text has other segments than the test set.
+        UserError: the segments of the text do not match the test set.
     """
     try:
         return layout.sentences(text)
@@ -290,10 +290,10 @@ def _side(layout: Layout, option: str, text: Input) -> List[str]:
 
 
 def _groups(layout: Layout, texts: Sequence[Input], field: Optional[str]) -> Optional[List[str]]:
-    """Return the (segments,) values of a field such as ``domain``, by which scores are grouped.
+    """Return each segment's value of a field such as ``domain``, by which scores are grouped.
 
-    They come from the first text that has the field; ``-`` stands for a missing value.  Without a
-    field, the result is None.
+    The values come from the first text that has the field; ``-`` stands for a missing value.  If
+    ``field`` is None, the result is None.
 
     Raises:
         UserError: no text has the field.
@@ -317,7 +317,7 @@ def _groups(layout: Layout, texts: Sequence[Input], field: Optional[str]) -> Opt
 def _stripped(
     inputs: Dict[str, Input], references: Sequence[Input], notes: List[str]
 ) -> Dict[str, Input]:
-    """Return the texts of systems without what language models write around translations.
+    """Return the systems' texts without what language models write around translations.
 
     Notes on the number of changed segments are appended to ``notes``.
     """
@@ -329,7 +329,7 @@ def _stripped(
 
 
 def _described(texts: Translations, aligned: Dict[str, int], reading: Reading) -> Translations:
-    """Return a test set with reports of aligned systems and the changes that signatures name.
+    """Return a test set with alignment reports and the list of changes for signatures filled in.
 
     Notes on what looks wrong in the texts, such as shifted lines, are appended to ``texts.notes``.
 
@@ -433,7 +433,7 @@ def _without_gaps(
 
 
 def _gap_notes(texts: Translations, gone: np.ndarray, why: str) -> List[str]:
-    """Return a note that names the segments that are left out (True in ``gone``) and says why."""
+    """Return a note on the left-out segments (True in ``gone``), or no note if there are none."""
     if not gone.any():
         return []
     whole = [n for n, (a, b) in enumerate(texts.index.spans) if gone[a:b].all()]
@@ -447,7 +447,7 @@ def _gap_notes(texts: Translations, gone: np.ndarray, why: str) -> List[str]:
 
 
 def _language_of(texts: Sequence[Input]) -> Optional[str]:
-    """Return the code of the target language that the content or ending of a file shows, or None.
+    """Detect the target language by the content or ending of a file; None if nothing shows it.
 
     Only endings for languages without spaces between words count, such as ``.zh``.
     """

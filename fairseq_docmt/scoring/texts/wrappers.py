@@ -2,8 +2,8 @@
 
 Such wrappers are thoughts (``<think>``), code fences, announcements ("Here is the translation:"),
 offers of help, line numbers and comments.  :func:`stripped` removes the unmistakable ones before
-segments are matched; :func:`notes_on` reports what is left.  Whatever the reference has too is
-taken for text.
+segments are matched; :func:`notes_on` reports what is left.  Anything that also occurs in the
+reference is taken for text.
 """
 
 import re
@@ -74,11 +74,11 @@ class Found(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """Which wrappers are removed, besides thoughts and fences, which always are.
+    """Choice of wrappers to remove; thoughts (``<think>``) and code fences are always removed.
 
     Attributes:
         announcements: whether to remove announcements before a translation.
-        offers: whether to remove offers of help after it.
+        offers: whether to remove offers of help after a translation.
         numbers: whether to remove numbers at the beginning of lines.
     """
 
@@ -88,7 +88,7 @@ class Removed(NamedTuple):
 
 
 def removed_for(references: Sequence[Input]) -> Removed:
-    """Return which wrappers to remove: those of which the references have none, or few."""
+    """Choose the wrappers to remove: all kinds that the references (almost) never contain."""
     lines = [line for reference in references for line in _lines_of(reference)]
     numbered = sum(map(bool, map(_NUMBER.match, lines)))
     return Removed(
@@ -103,7 +103,7 @@ def stripped(text: Input, removed: Removed) -> Tuple[Input, int]:
 
     Args:
         text: translations of a system.
-        removed: which wrappers are removed, besides thoughts and fences.
+        removed: wrappers to remove in addition to thoughts and code fences.
 
     Returns:
         The translations without wrappers, and the number of segments or lines that changed.
@@ -147,7 +147,7 @@ def _bare(lines: List[str], removed: Removed) -> List[str]:
 
 
 def _without_words(lines: List[str], removed: Removed) -> List[str]:
-    """Return lines without blank lines and, if so chosen, announcements and offers of help."""
+    """Return lines without blank lines and, if chosen in ``removed``, announcements and offers."""
     if removed.announcements:
         lines = [
             line[match.end() :] if (match := ANNOUNCEMENT.match(line)) else line for line in lines
@@ -158,7 +158,7 @@ def _without_words(lines: List[str], removed: Removed) -> List[str]:
 
 
 def is_numbered(lines: Sequence[str]) -> bool:
-    """Return whether several lines begin with consecutive numbers, from 0 or 1."""
+    """Return whether all of three or more lines begin with consecutive numbers from 0 or 1."""
     found = [_NUMBER.match(line) for line in lines]
     if len(lines) < FEWEST_NUMBERED or not all(found):
         return False
@@ -201,7 +201,7 @@ def find(
     source: Optional[Sequence[str]] = None,
     spans: Iterable[Tuple[int, int]] = (),
 ) -> Found:
-    """Find segments that contain more than a translation, or something else.
+    """Find segments that contain text besides the translation, or no translation at all.
 
     Args:
         system, reference: (segments,) translations and references.
@@ -233,7 +233,7 @@ def _kind(text: str, wanted: str, source: Optional[str], script: Optional[Patter
         script: pattern of the letters of the reference's script, or None.
 
     Returns:
-        A name of the fault for the note; "" if nothing is found.
+        Name of what was found, for the note; "" if nothing was found.
     """
     low = text.lower()
     if "<think" in low and "<think" not in wanted.lower() or "</think" in low:
@@ -253,7 +253,7 @@ def _kind(text: str, wanted: str, source: Optional[str], script: Optional[Patter
 
 
 def _script_of(sentences: Sequence[str]) -> Optional[str]:
-    """Return the name of the script that most letters belong to, None if there are no letters."""
+    """Return the name of the script of most letters; None if there are no letters."""
     text = "".join(sentences[:1000])
     counts = {name: len(re.findall(f"[{letters}]", text)) for name, letters in _SCRIPTS.items()}
     best = max(counts, key=lambda name: counts[name])
@@ -261,7 +261,7 @@ def _script_of(sentences: Sequence[str]) -> Optional[str]:
 
 
 def notes_on(name: str, found: Found, places: Sequence[str]) -> List[str]:
-    """Return a note on segments that contain more than a translation, or no note.
+    """Return a list with a note on the segments found by :func:`find`, or an empty list.
 
     Args:
         name: name of the system.

@@ -1,4 +1,4 @@
-r"""Measure accuracy on words that need context in translations, without scores of a model.
+r"""Measure accuracy on words whose translation needs context, without model scores.
 
     fairseq-docmt ctxpro gender.opensubtitles.en-de.test.json \
         one=one.txt two=two.txt
@@ -44,7 +44,7 @@ class Target(NamedTuple):
     """An item of a test set: a word that the translation of a sentence should contain.
 
     Attributes:
-        expected: the word or words.
+        expected: the expected word or words.
         labels: properties by which results are grouped, such as ``{"distance": "2"}``.
         place: index of the tested sentence among the sentences of the translation, -1 for the last.
     """
@@ -123,7 +123,7 @@ def _table(text: str, path: str) -> List[Target]:
         path: the file, for messages.
 
     Raises:
-        UserError: a row is malformed, or there is none.
+        UserError: a row is malformed, or the table is empty.
     """
     items = []
     for number, line in enumerate(lines_of(text), start=1):
@@ -167,7 +167,7 @@ def has_word(kind: str) -> Callable[[str, str], bool]:
 
 
 def last_sentences(language: str) -> Callable[[str], str]:
-    """Return a function that returns the last sentence of a text, split as in the code of ctxpro.
+    """Return a function that finds the last sentence of a text, as in the code of ctxpro.
 
     Args:
         language: code of the language of the text.
@@ -199,10 +199,10 @@ def judge(
 
     Args:
         targets: test set.
-        lines: (items,) translations, each with its context if it was translated.
+        lines: (items,) translations, including the translated context if there is one.
         separator: text between the sentences of a translation.
-        last: function from a translation to the tested sentence, instead of splitting it at
-            ``separator``; None to split.
+        last: function that finds the tested sentence in a translation; None to split translations
+            at ``separator`` instead.
     """
     right = has_word(targets.kind)
     found = []
@@ -295,7 +295,7 @@ def language_of(args: argparse.Namespace, kind: str) -> Optional[str]:
 
 
 def read_system(path: str, set_name: str, items: int) -> List[str]:
-    """Read the (items,) translations of a test set by one system.
+    """Read one system's translation of each item of a test set.
 
     Args:
         path: file of the system.
@@ -330,8 +330,8 @@ def accuracy(targets: TargetSet, right: List[bool]) -> dict:
         right: (items,) whether the translation of each item is correct.
 
     Returns:
-        ``all``: numbers of items and correct ones, and accuracy; ``by label``: label -> value ->
-        the same numbers.
+        ``all``: numbers of items and of correct translations, and the accuracy; ``by label``:
+        label -> value -> the same three figures.
     """
     groups: Dict[str, Dict[str, List[bool]]] = {label: {} for label in LABELS}
     for item, verdict in zip(targets.items, right):

@@ -10,8 +10,8 @@ is the proportion of marked pronouns that are restored.  Precision is the propor
 pronouns, in all sentences, that are marked; without it, a system could add pronouns everywhere.
 English also needs pronouns that are not marked, so that even a perfect translation has a precision
 below 1; therefore the reference is scored too.  Recall is also reported over those marked pronouns
-that the reference restores.  The F1 of each system is compared with the first one by bootstrap over
-sentences, because corpora with marks have few documents, of very different lengths.
+that the reference restores.  The F1 of each system is compared with the first system by bootstrap
+over sentences, because corpora with marks have few documents, of very different lengths.
 
 Only marks with a suffix (``_S``, ``_O`` ...) count.  Marks of other words, and pronouns in brackets
 without a suffix, are left out and reported.
@@ -91,7 +91,7 @@ class Restored(NamedTuple):
 
     @property
     def f1(self) -> float:
-        """Harmonic mean of precision and recall; 0 without any pronoun."""
+        """Harmonic mean of precision and recall; 0 if no pronoun is marked or produced."""
         total = self.marked + self.produced
         return 2 * self.found / total if total else 0.0
 
@@ -103,7 +103,7 @@ class Difference(NamedTuple):
     """Difference in F1 from the first system, with its 95 % confidence interval.
 
     Attributes:
-        f1: F1 of the system minus F1 of the first one.
+        f1: F1 of the system minus F1 of the first system.
         low, high: ends of the interval; None if there is a single sentence.
     """
 
@@ -113,12 +113,12 @@ class Difference(NamedTuple):
 
 
 class Dropped(NamedTuple):
-    """Numbers of dropped and overt pronouns of a source sentence.
+    """Numbers of dropped and overt pronouns in a source sentence.
 
     Attributes:
         marked: person -> number of dropped pronouns.
         there: person -> number of overt pronouns.
-        left_out: text of a mark -> number, for marks that do not count.
+        left_out: text of a mark -> number, for marks that are not counted as dropped pronouns.
     """
 
     marked: Counter
@@ -155,7 +155,7 @@ def produced_in(dropped: Dropped, translation: str) -> Counter:
 
 
 def found_in(dropped: Dropped, translation: str) -> Counter:
-    """Count the dropped pronouns that a translation has, by person."""
+    """Count the dropped pronouns that a translation restores, by person."""
     return produced_in(dropped, translation) & dropped.marked
 
 
@@ -168,10 +168,11 @@ def count_restored(
         sentences: (sentences,) dropped and overt pronouns of the source.
         hypotheses: (sentences,) translations.
         references: one or more references, each (sentences,); for each sentence and person, the
-            highest count is used.
+            highest count of any reference is used.
 
     Returns:
-        Person -> counts, for persons that are marked; and ``all``, their sum.
+        Person -> counts, for persons with marked pronouns; ``all`` -> sum over all persons,
+        including persons without marked pronouns.
     """
     counts = dict.fromkeys(FORMS, Restored())
     for number, dropped in enumerate(sentences):
@@ -190,7 +191,7 @@ def count_restored(
 
 
 def f1_differences(sentences: Sequence[Dropped], texts: Translations) -> Dict[str, Difference]:
-    """Compare the F1 of each system with the first one, by paired bootstrap over sentences.
+    """Compare each system's F1 with the first system's, by paired bootstrap over sentences.
 
     Args:
         sentences: (sentences,) dropped and overt pronouns of the source.
@@ -212,8 +213,8 @@ def _by_sentence(sentences, hypotheses) -> Counts:
         hypotheses: (sentences,) translations.
 
     Returns:
-        (sentences,) twice the number of restored pronouns that are marked, and (sentences,) number
-        of marked plus produced pronouns.
+        Numerators: (sentences,) twice the number of marked pronouns that are restored.
+        Denominators: (sentences,) number of marked plus produced pronouns.
     """
     restored, total = [], []
     for dropped, hypothesis in zip(sentences, hypotheses):
@@ -224,7 +225,7 @@ def _by_sentence(sentences, hypotheses) -> Counts:
 
 
 def from_reference(texts: Translations) -> List[Dropped]:
-    """Return the pronouns of each source sentence, where dropped ones are only in the reference.
+    """Count each source sentence's pronouns; a pronoun is dropped if only the reference has it.
 
     Marks in the source do not count.  With several references, the highest count of each person is
     used.
@@ -247,7 +248,7 @@ def from_reference(texts: Translations) -> List[Dropped]:
 
 
 def marks_of(texts: Translations) -> List[Dropped]:
-    """Return the pronouns of each source sentence; marks (``<你>_S``) tell which are dropped.
+    """Count each source sentence's pronouns; a pronoun is dropped if it is marked (``<你>_S``).
 
     Raises:
         UserError: no pronoun is marked.
@@ -308,7 +309,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _signature(texts: Translations, from_reference: bool) -> str:
-    """Return the settings behind the scores, like the signatures of sacreBLEU."""
+    """Return a signature in the style of sacreBLEU: the settings behind the scores."""
     parts = [texts.signature]
     parts += [f"nrefs:{len(texts.references)}"]
     parts += ["marks:reference"] if from_reference else []

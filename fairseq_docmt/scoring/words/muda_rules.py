@@ -121,7 +121,9 @@ def tag_document(
 
 
 def _cohesive(source: Sentence, target: Sentence, pairs: Counter) -> List[str]:
-    """Return the content words of a target sentence that continue a repeated translation.
+    """Return the content words of a target sentence that repeat earlier translations of a word.
+
+    A word is returned if it translated the same source word in enough previous sentences.
 
     Args:
         source, target: the sentence on both sides.
@@ -140,7 +142,7 @@ def _cohesive(source: Sentence, target: Sentence, pairs: Counter) -> List[str]:
 
 
 def _formal(rules: Rules, source: Sentence, target: Sentence, seen: Set[str]) -> List[str]:
-    """Return the pronouns of a target sentence whose level of formality occurred before.
+    """Return a target sentence's pronouns with a level of formality that occurred before.
 
     Args:
         rules: rules of the target language.
@@ -165,10 +167,10 @@ def _formal(rules: Rules, source: Sentence, target: Sentence, seen: Set[str]) ->
 
 
 def _verbs(rules: Rules, target: Sentence, seen: Set[str]) -> List[str]:
-    """Return the verbs of a target sentence whose tense occurred before.
+    """Return the verbs of a target sentence whose tense occurred earlier in the document.
 
     Args:
-        rules: rules of the target language; only its ``tenses`` count.
+        rules: rules of the target language, which list the tenses that count.
         target: the sentence.
         seen: tenses that occurred so far in the document; the tenses in this sentence are added.
     """

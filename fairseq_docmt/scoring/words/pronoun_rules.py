@@ -20,8 +20,8 @@ class PronounRules(NamedTuple):
     Attributes:
         source_tags, target_tags: part-of-speech tags of pronouns on both sides.
         triggers: ambiguous source pronouns.
-        blockers: source pronouns that are translated like the class ``unclear``, which therefore is
-            not counted in sentences that contain one.
+        blockers: source pronouns that may be translated by pronouns of the class ``unclear``; this
+            class is not counted in sentences with a blocker.
         classes: name of a class -> target pronouns.
         unclear: name of the class that blockers exclude.
     """
@@ -56,7 +56,7 @@ class PronounRules(NamedTuple):
 
 
 class LanguagePair(NamedTuple):
-    """Rules for a language pair: the names of the spaCy models, and phenomenon -> rules."""
+    """Names of the spaCy models of a language pair, and its rules for each phenomenon."""
 
     source_model: str
     target_model: str

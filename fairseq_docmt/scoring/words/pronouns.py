@@ -70,8 +70,8 @@ def count_pronouns(
         source, hypotheses, references: (sentences,) tagged sentences.
 
     Returns:
-        Class -> counts; ``all`` is their sum, and ``without neuter``, if there is this class, the
-        sum of the others.
+        Class -> counts; ``all`` is the sum of all classes, and ``without neuter``, if there is a
+        class ``neuter``, the sum of the other classes.
     """
     single = map(count_in_sentence, repeat(rules), source, hypotheses, references)
     return with_all(summed(rules.classes, list(single)))
@@ -80,11 +80,14 @@ def count_pronouns(
 def count_in_sentence(
     rules: PronounRules, source: Tagged, hypothesis: Tagged, reference: Tagged
 ) -> Dict[str, Counts]:
-    """Return class -> counts for a sentence; a match needs the class, not the same word.
+    """Count the pronouns of each class in a sentence; a match needs the class, not the same word.
 
     Args:
         rules: rules for one phenomenon of a language pair.
         source, hypothesis, reference: words and part-of-speech tags of the sentence.
+
+    Returns:
+        Class -> counts.
     """
     counts = dict.fromkeys(rules.classes, Counts())
     for name in rules.classes_of(source):
@@ -107,7 +110,7 @@ def summed(names: Iterable[str], counts: Sequence[Dict[str, Counts]]) -> Dict[st
 
 
 def with_all(counts: Dict[str, Counts]) -> Dict[str, Counts]:
-    """Return counts of classes, extended by their sum (``all``) and the sum ``without neuter``."""
+    """Return the counts of classes together with the sums ``all`` and ``without neuter``."""
     total = sum(counts.values(), Counts())
     if "neuter" in counts:
         others = (found for name, found in counts.items() if name != "neuter")
@@ -122,8 +125,8 @@ def by_sentence(counts: Sequence[Counts]) -> _intervals.Counts:
         counts: (sentences,) counts of each sentence.
 
     Returns:
-        (sentences,) twice the number of matches, and (sentences,) number in hypothesis plus number
-        in reference.
+        Numerators: (sentences,) twice the number of matches.  Denominators: (sentences,) number in
+        the hypothesis plus number in the reference.
     """
     both = np.array([2 * found.both for found in counts])
     return both, np.array([found.hypothesis + found.reference for found in counts])

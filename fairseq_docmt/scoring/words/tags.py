@@ -1,4 +1,4 @@
-"""Files of tags of sentences: the phenomena that each contains, by which the report filters.
+"""Files that tag sentences with the phenomena they contain, for filtering in the report.
 
 Each line is a JSON object with ``doc_id`` (the name of the document, or its number from 1),
 ``segment`` (from 1) and ``tags``, a list of names.
@@ -14,14 +14,14 @@ from fairseq_docmt.scoring.texts.translations import Translations
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the option ``--tags``, the file for :func:`write`."""
+    """Add the option ``--tags``, which names the file that :func:`write` writes."""
     parser.add_argument(
         "--tags", metavar="FILE", help="write which sentences are counted, for --tags of `report`"
     )
 
 
 def write(path: str, texts: Translations, tags: Sequence[Sequence[str]]) -> None:
-    """Write the tags of all sentences that have any.
+    """Write the tags of all tagged sentences to a file.
 
     Args:
         path: file to write.
