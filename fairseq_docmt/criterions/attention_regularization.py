@@ -1,7 +1,7 @@
 """``--criterion attention_regularization``: attend to the words that translators look at.
 
-The stock layers do not return the weights of self-attention.  They stay as they are: the weights of
-the words concerned are computed again from the inputs of fairseq's attention modules.
+fairseq's layers do not return the weights of self-attention.  They are left unchanged: the weights
+of ambiguous words are computed again from the inputs of the attention modules.
 """
 
 import contextlib
@@ -27,14 +27,14 @@ from fairseq_docmt.ops.precision import at_least_single
 
 
 class AttentionInputs(NamedTuple):
-    """Inputs of an attention module.
+    """Inputs of an attention module, for B batch rows.
 
     Attributes:
-        query: (T, B, E) queries.
-        key: (S, B, E) keys.
+        query: (T, B, E) queries, one for each of T positions.
+        key: (S, B, E) keys, one for each of S positions.
         key_padding_mask: (B, S) bool, True for padding; None if there is none.
         attn_mask: (T, S) mask that is added to the logits; None if there is none.
-        has_graph: True if the module was called with gradients.
+        has_graph: True if gradients were enabled when the module was called.
     """
 
     query: Tensor
@@ -48,11 +48,11 @@ class AttentionInputs(NamedTuple):
 def record_inputs(
     modules: Iterable[MultiheadAttention],
 ) -> Iterator[Dict[MultiheadAttention, AttentionInputs]]:
-    """Record the inputs of attention modules, which have to be called with keyword arguments.
+    """Record the inputs of attention modules, which must be called with keyword arguments.
 
     Yields:
-        A dictionary that has, after the model was called, the last inputs of each module; a module
-        that was not called (LayerDrop) is missing.
+        A dictionary from modules to their last inputs, filled when the model is called.  Modules
+        that are not called (because of LayerDrop) are missing.
     """
     found: Dict[MultiheadAttention, AttentionInputs] = {}
 
@@ -79,14 +79,14 @@ def log_weights(
     """Compute the logarithm of the attention weights of some queries, without dropout.
 
     Args:
-        attention: module.
-        inputs: its inputs.
+        attention: attention module.
+        inputs: its inputs, with S keys.
         rows: (n,) row of each query in the batch, in ascending order.
         positions: (n,) position of each query.
         head: number of a head, or None for all.
 
     Returns:
-        (n, heads, S), at least single precision; -inf for masked keys.
+        (n, heads, S) logarithms in single precision or better; -inf for masked keys.
     """
     used, numbers = rows.unique_consecutive(return_counts=True)
 
@@ -117,7 +117,7 @@ LOGGED = ("attention_loss", "attention_mass", "ambiguous_words")
 
 @dataclass
 class AttentionRegularizationConfig(LabelSmoothedCrossEntropyCriterionConfig):
-    """Options of ``attention_regularization``."""
+    """Options of ``attention_regularization``: its weight, and the attention that it applies to."""
 
     attention_weight: float = field(
         default=10.0,
@@ -142,18 +142,18 @@ class AttentionRegularizationConfig(LabelSmoothedCrossEntropyCriterionConfig):
 
 @register_criterion("attention_regularization", dataclass=AttentionRegularizationConfig)
 class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
-    r"""Label-smoothed cross entropy, and the divergence of attention from supporting words.
+    r"""Label-smoothed cross entropy plus the divergence of attention from supporting words.
 
     Yin et al. (2021), section 5: for each ambiguous word, :math:`KL(p \| a)` is added, where
     :math:`p` is uniform over its supporting words and :math:`a` are the attention weights of one
     head of one layer.  In validation nothing is added.
 
-    ``attention_loss`` is the mean divergence of an ambiguous word in bits, over words and
-    attentions, and ``attention_mass`` the mean weight of its supporting words together.  ``loss``
-    does not include the divergence.
+    In the logs, ``attention_loss`` is the divergence in bits, averaged over ambiguous words and
+    regularized attention modules, and ``attention_mass`` is the average total weight of the
+    supporting words of an ambiguous word.  The logged ``loss`` does not include the divergence.
 
     Raises:
-        UserError: the options name no attention.
+        UserError: an option is invalid.
     """
 
     def __init__(
@@ -185,7 +185,8 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
         """Compute the loss of a batch; see fairseq's ``label_smoothed_cross_entropy``.
 
         Raises:
-            UserError: the model does not have the attention, or the task is not a document task.
+            UserError: the model lacks an attention module to be regularized, or the task is not a
+                document task.
         """
         if model.training and "supporting_words" not in sample:
             raise UserError(
@@ -212,18 +213,20 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
     def divergences(
         self, attention: MultiheadAttention, inputs: AttentionInputs, links: Tensor
     ) -> Tuple[Tensor, Tensor]:
-        """Compute the divergences of an attention from the supporting words of a batch.
+        """Compute the divergence of an attention module for each ambiguous word of a batch.
 
         Args:
-            attention: module.
+            attention: attention module.
             inputs: its inputs.
-            links: (links, 3) rows, positions of ambiguous words, positions of supporting words.
+            links: (links, 3) batch row, position of the ambiguous word and position of the
+                supporting word of each pair of an ambiguous and a supporting word.
 
         Returns:
             See :func:`divergence`.
 
         Raises:
-            UserError: the inputs have no gradients, as they are recomputed in the backward pass.
+            UserError: the inputs have no gradients, because ``--checkpoint-activations`` recomputes
+                them in the backward pass.
         """
         if torch.is_grad_enabled() != inputs.has_graph:
             raise UserError(
@@ -235,10 +238,10 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
         return divergence(log_weights(attention, inputs, rows, queries, self.head), of_link, key)
 
     def attention_of(self, model, name: str) -> MultiheadAttention:
-        """Return a regularized attention module of a model.
+        """Return the attention module that ``--regularized-attention`` selects by ``name``.
 
         Raises:
-            UserError: the model does not have the module.
+            UserError: the model has no such layer or head, or its module has no separate weights.
         """
         side, module = MODULES[name]
         layers = getattr(getattr(model, side), "layers", ())
@@ -271,7 +274,7 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs) -> None:
-        """Aggregate logging outputs from data parallel training."""
+        """Aggregate logging outputs of all processes; log attention loss and mass per word."""
         super().reduce_metrics(logging_outputs)
         loss, mass, words = (
             utils.item(sum(log.get(name, 0) for log in logging_outputs)) for name in LOGGED
@@ -286,14 +289,16 @@ def divergence(log_attention: Tensor, of_link: Tensor, key: Tensor) -> Tuple[Ten
 
     .. math:: KL(p \| a) = -\log n - \frac{1}{n} \sum_{k} \log a_k
 
+    for an ambiguous word with n supporting words k.
+
     Args:
-        log_attention: (n, heads, S) logarithms of the attention weights of ambiguous words; their
-            mean over the heads is used.
-        of_link: (links,) number of an ambiguous word.
-        key: (links,) position of a supporting word of it.
+        log_attention: (words, heads, S) logarithms of the attention weights of ambiguous words over
+            S positions; the weights are averaged over the heads.
+        of_link: (links,) number of the ambiguous word of each pair with a supporting word.
+        key: (links,) position of the supporting word of each pair.
 
     Returns:
-        (n,) divergence in nats, and (n,) weight of all supporting words.
+        (words,) divergence in nats, and (words,) total weight of the supporting words.
     """
     # Masked positions have -inf, whose mean would spoil the gradient: take the words first.
     heads = log_attention.size(1)
@@ -305,10 +310,10 @@ def divergence(log_attention: Tensor, of_link: Tensor, key: Tensor) -> Tuple[Ten
 
 
 def parse_layers(text: str) -> Dict[str, int]:
-    """Parse ``encoder:0,cross:0,decoder:-1``.
+    """Parse ``--regularized-attention``, such as ``encoder:0,cross:0``, into attention -> layer.
 
     Raises:
-        UserError: the text has another form.
+        UserError: the text does not have this form.
     """
     found: Dict[str, int] = {}
     for part in text.split(","):

@@ -1,9 +1,10 @@
-"""Keys of the batches of all document tasks.
+"""Keys of the batches of the document tasks.
 
 The meaning of a batch row depends on the dataset:
 
 * ``DocumentView``: a window or a document;
-* ``StreamView``: a sentence; with B lanes, row r is sentence ``r // B`` of lane ``r % B``;
+* ``StreamView``: a sentence; with B lanes (documents read side by side), row r is sentence
+  ``r // B`` of lane ``r % B``;
 * ``RowsView``: a sentence; the documents follow one another;
 * ``DecodingUnits``: an original sentence to translate.
 
@@ -44,7 +45,7 @@ class RowGroupings(TypedDict):
 
 
 class NetInput(TypedDict, total=False):
-    """Arguments of a model's ``forward``."""
+    """Arguments that a batch has for the ``forward`` method of a model."""
 
     # ---- of all batches ------------------------------------------------------------------------
 
@@ -81,7 +82,7 @@ class NetInput(TypedDict, total=False):
 
 
 class Batch(TypedDict, total=False):
-    """Batch passed to the trainer and to the stock commands."""
+    """Batch passed to fairseq's trainer and commands."""
 
     # ---- of all batches ------------------------------------------------------------------------
 

@@ -32,18 +32,18 @@ class DocumentCorpus:
 
     Args:
         name: name of the split in messages, such as ``data-bin/valid.zh-en``.
-        pairs: stock dataset of all lines, blank ones included.
+        pairs: fairseq's dataset of all lines, blank lines included.
         longest_source: maximum number of tokens of a source sentence, to which longer ones are cut.
 
     Attributes:
         name: name of the split in messages, such as ``data-bin/valid.zh-en``.
-        pairs: stock dataset of all lines, blank ones included.
-        index: sentences and documents.
+        pairs: fairseq's dataset of all lines, blank lines included.
+        index: index of sentences and documents.
         src_sizes, tgt_sizes: (sentences,) number of tokens with the end symbol; tgt_sizes is None
             without a target side.
 
     Raises:
-        UserError: the sides disagree, a file is damaged, or there is no sentence.
+        UserError: the two sides do not match, a file is damaged, or there is no sentence.
     """
 
     def __init__(self, name: str, pairs: LanguagePairDataset, longest_source: Optional[int] = None):
@@ -61,10 +61,10 @@ class DocumentCorpus:
         self.tgt_sizes = None if pairs.tgt is None else pairs.tgt_sizes[self.index.line_ids]
 
     def within(self, most: Sequence[int]) -> np.ndarray:
-        """Return (sentences,) bool, True for sentences within the limits of tokens.
+        """Return a mask (sentences,), True for sentences within the limits of both sides.
 
         Args:
-            most: maximum numbers of tokens of source and target.
+            most: maximum number of tokens of source and of target.
         """
         sizes = zip((self.src_sizes, self.tgt_sizes), most)
         return np.all([of_side <= limit for of_side, limit in sizes], axis=0)
@@ -81,10 +81,10 @@ class DocumentCorpus:
         return rest
 
     def check_symbols(self, added: Iterable[str]) -> None:
-        """Check that no line has a symbol of the model as a word.
+        """Check that no line contains a special symbol of the model as a word.
 
         Args:
-            added: symbols that follow the words of the dictionaries.
+            added: symbols that were added to the dictionaries, after their words.
 
         Raises:
             UserError: a line has a symbol as a word, or a word that is not in the dictionary.
@@ -131,7 +131,7 @@ class CutSources(BaseWrapperDataset):
 
     @property
     def sizes(self):
-        """(lines,) number of tokens."""
+        """Number of tokens of each line after cutting, as an array (lines,)."""
         return np.minimum(self.dataset.sizes, self.longest)
 
 
@@ -143,10 +143,10 @@ def cut(sentence: Tensor, longest: int) -> Tensor:
 
 
 def _cut_sources(pairs: LanguagePairDataset, longest: int) -> None:
-    """Return pairs with cut sources, as fairseq does with ``--truncate-source``.
+    """Cut the sources of ``pairs`` in place, as fairseq does with ``--truncate-source``.
 
-    Where fairseq has already cut them, its wrapper is removed: it counts one token too many in
-    each line, so that blank lines look like sentences.
+    If fairseq has already cut them, its wrapper is removed: it counts one token too many in each
+    line, so that blank lines look like sentences.
     """
     if isinstance(pairs.src, ConcatDataset):
         pairs.src.datasets = [CutSources(_stored(part), longest) for part in pairs.src.datasets]
@@ -156,14 +156,14 @@ def _cut_sources(pairs: LanguagePairDataset, longest: int) -> None:
 
 
 def _stored(dataset):
-    """Return the dataset of the lines as they are stored, without cutting."""
+    """Return the dataset inside the wrappers that cut lines: the lines as stored in the file."""
     while isinstance(dataset, (AppendTokenDataset, CutSources, StripTokenDataset, TruncateDataset)):
         dataset = dataset.dataset
     return dataset
 
 
 def _stored_parts(side) -> list:
-    """Return the datasets of a side as they are stored, one for each of its files."""
+    """Return the uncut datasets of source or target, one for each file; [] for no side."""
     if side is None:
         return []
     parts = side.datasets if isinstance(side, ConcatDataset) else [side]
@@ -176,16 +176,16 @@ def open_corpus(
     longest_source: Optional[int] = None,
     added: Iterable[str] = DOCUMENT_SYMBOLS,
 ) -> DocumentCorpus:
-    """Open a split with ``load_pairs()`` and explain errors of fairseq in one sentence.
+    """Open a split, check it, and turn fairseq's errors into clear messages.
 
     Args:
         name, longest_source: see :class:`DocumentCorpus`.
-        load_pairs: function that returns the stock dataset.
-        added: symbols that follow the words of the dictionaries.
+        load_pairs: function without arguments that returns fairseq's dataset of the split.
+        added: symbols that were added to the dictionaries, after their words.
 
     Raises:
-        UserError: files are missing or damaged, the sides disagree, or a line has a symbol of the
-            model as a word.
+        UserError: files are missing or damaged, the two sides do not match, or a line has a symbol
+            of the model as a word.
     """
     try:
         corpus = DocumentCorpus(name, load_pairs(), longest_source)
@@ -238,10 +238,10 @@ def _check_binary_file(dataset) -> None:
 
 
 def parts_of(dataset) -> Iterator[Tuple[int, int, int]]:
-    """Yield the parts of a split: ``train``, ``train1`` ..., repeated parts as often as read.
+    """Yield the parts of a split (``train``, ``train1``, ...), upsampled parts several times.
 
     Args:
-        dataset: lines of one side; those of a concatenated split are of ``train``, ``train1``, ...
+        dataset: lines of one side of the split, concatenated if it has several parts.
 
     Yields:
         Number of the part, its first line, and its number of lines.
@@ -257,14 +257,14 @@ def parts_of(dataset) -> Iterator[Tuple[int, int, int]]:
 
 
 def target_ratio(corpus: DocumentCorpus) -> Optional[float]:
-    """Return the number of target tokens per source token; None without a target side."""
+    """Return the number of target tokens divided by source tokens; None without a target side."""
     if corpus.tgt_sizes is None:
         return None
     return float(corpus.tgt_sizes.sum() / corpus.src_sizes.sum())
 
 
 def with_sentence_pairs(documents: DocumentCorpus, added: DocumentCorpus) -> DocumentCorpus:
-    """Return a corpus of documents followed by sentence pairs, each a document of its own."""
+    """Return a corpus extended by the sentence pairs of ``added``, each a document of its own."""
     joined, pairs = copy.copy(documents), copy.copy(documents.pairs)
     for name in ("src", "tgt"):
         setattr(

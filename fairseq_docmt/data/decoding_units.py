@@ -1,9 +1,10 @@
-"""Decoding data: spans that are translated together.
+"""Decoding data: spans of sentences that are translated together.
 
-A :class:`DecodingUnit` is a span of source sentences.  In a window only the last sentence is
-translated, in a part of a document all sentences are.  A batch of units is a sample whose rows are
-the sentences to translate, so the stock commands print one hypothesis per line under its line
-number.  Its additional key ``units`` is the list of units, in the order of the rows.
+A :class:`DecodingUnit` is a span of source sentences: either a window, of which only the last
+sentence is translated, or a part of a document, which is translated completely.  The rows of a
+batch of units are the sentences to translate, so that fairseq's commands print one hypothesis per
+line under its line number.  The additional key ``units`` of the batch is the list of units, in the
+order of the rows.
 """
 
 import copy
@@ -24,10 +25,10 @@ class DecodingUnit:
     """Consecutive source sentences; the last ones are translated, the others are context.
 
     Attributes:
-        line_ids: line of each sentence to translate; each is a row of the sample.
+        line_ids: line of each sentence to translate; each is a row of the batch.
         source: sentences of the span, 1-D tensors that end in ``</s>``; empty for a line with
             nothing to translate.
-        following: sentences after the span that only the source has.
+        following: source sentences after the span, read as further context.
         target: references of the sentences, or None.
         document: number of the document; -1 for a blank line.
         position: position in the document of the first sentence to translate.
@@ -36,7 +37,7 @@ class DecodingUnit:
         target_context: translations of the sentences before those to translate, without ``</s>``;
             None if the search keeps them itself.
         prefixes: (rows, n) forced first target tokens, padded; or None.
-        constraints: (rows, n) packed constraints of the target; or None.
+        constraints: (rows, n) target constraints, as packed by fairseq; or None.
     """
 
     line_ids: Sequence[int]
@@ -62,11 +63,11 @@ class DecodingUnit:
         return len(self.source) - len(self.line_ids)
 
     def ending_at(self, row: int, target_context: List[Tensor]) -> "DecodingUnit":
-        """Return the unit cut after one of its rows; only this row is translated.
+        """Return the unit up to one of its sentences, the only one that is then translated.
 
         Args:
-            row: number of the row in this unit.
-            target_context: translations of the sentences before the row.
+            row: number of this sentence among the sentences to translate.
+            target_context: translations of the sentences before it.
         """
         end = self.num_context + row + 1
         return replace(
@@ -78,7 +79,7 @@ class DecodingUnit:
         )
 
     def row_alone(self, row: int) -> "DecodingUnit":
-        """Return one row as a unit without context sentences."""
+        """Return sentence number ``row`` of those to translate as a unit without context."""
         at = self.num_context + row
         return replace(
             self._with_row(row),
@@ -100,7 +101,7 @@ class DecodingUnit:
         )
 
     def starting_at(self, row: int) -> "DecodingUnit":
-        """Return the rows from ``row`` on as a unit without context."""
+        """Return the sentences to translate from number ``row`` on as a unit without context."""
         at = self.num_context + row
         return replace(
             self,
@@ -127,7 +128,7 @@ class DecodingUnit:
 
 
 class OpenDocument:
-    """Last document of the input lines so far, which the next lines may continue.
+    """Last document of interactive input, which the next lines may continue.
 
     Attributes:
         number: number of the document.
@@ -140,18 +141,18 @@ class OpenDocument:
         self.sentences: list = list(sentences)
 
     def close(self) -> None:
-        """End the document: the next lines are those of a new one, without context."""
+        """End the document, so that the next lines begin a new one without context."""
         if self.position > 0:
             self.number += 1
         self.position, self.sentences = 0, []
 
     def advance(self, src, sizes, index: DocumentIndex, context: int) -> None:
-        """Append lines and keep the last ``context`` sentences.
+        """Append lines to the document, and keep its last ``context`` sentences.
 
         Args:
-            src: the lines.
-            sizes: (lines,) number of their tokens.
-            index: their documents, without sentences that are too long.
+            src: source tokens of each line.
+            sizes: (lines,) number of tokens of each line.
+            index: index of the documents in these lines, without sentences that are too long.
             context: number of sentences to keep.
         """
         end = 0
@@ -170,15 +171,15 @@ class OpenDocument:
 
 
 class Lines(NamedTuple):
-    """Lines of a corpus or of interactive input, blank ones included, with their references etc.
+    """Lines of a corpus or of interactive input, blank lines included.
 
     Attributes:
-        src: 1-D tensors that end in ``</s>``.
+        src: source lines, 1-D tensors that end in ``</s>``.
         sizes: (lines,) number of source tokens.
         dictionary: source dictionary.
         tgt: references like ``src``, or None.
-        drafts: earlier translations, or None.
-        constraints: (lines, n) packed target constraints, or None.
+        drafts: earlier translations like ``src``, or None.
+        constraints: (lines, n) target constraints, as packed by fairseq; or None.
         left_pad: whether sources are padded on the left.
         name: name of the corpus, for messages.
     """
@@ -193,7 +194,7 @@ class Lines(NamedTuple):
     name: str = "input"
 
     def collate(self, units: List[DecodingUnit]) -> dict:
-        """Return the sample whose rows are the lines to translate, in the order of units."""
+        """Return a batch whose rows are the sentences that the units translate, in their order."""
         line_ids = [line_id for unit in units for line_id in unit.line_ids]
         rows = [{"id": line_id, "source": self.src[line_id]} for line_id in line_ids]
         if self.tgt is not None:
@@ -211,15 +212,15 @@ class Lines(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """How the documents of some lines are cut into units.
+    """Division of the documents of a corpus or input into decoding units.
 
     Attributes:
-        index: sentences and documents.
-        spans: (units, 2) sentences of each unit.
-        source_ends: (units,) end of each source, which may have further sentences after the span;
-            None if no source has.
-        window: number of sentences of a window, of which the last is translated; None to translate
-            all sentences of each span.
+        index: index of sentences and documents.
+        spans: (units, 2) first sentence of each unit, and the sentence after its last.
+        source_ends: (units,) the sentence after the last source sentence of each unit, if sources
+            extend beyond the spans; None if they do not.
+        window: number of sentences of a window, of which only the last is translated; None to
+            translate all sentences of each span.
         most: maximum number of source tokens of a unit; None without a limit.
     """
 
@@ -231,14 +232,14 @@ class Cut(NamedTuple):
 
 
 class DecodingUnits(FairseqDataset):
-    """Dataset of the units of a corpus or of interactive input.
+    """Dataset of the decoding units of a corpus or of interactive input.
 
     Args:
         lines: lines of the corpus or input.
-        cut: how they are cut into units.
+        cut: division of the lines into units.
         empty_lines: ids of lines that get an empty hypothesis, such as blank lines of the input.
-        too_long: line -> number of its document in the whole corpus, for ``empty_lines`` beyond the
-            maximum positions of the model.
+        too_long: line -> number of its document in the whole corpus, for those ``empty_lines`` that
+            are too long for the model.
         opened: document that the first lines continue, or None.
     """
 
@@ -272,7 +273,7 @@ class DecodingUnits(FairseqDataset):
         return int(self.sizes[index])
 
     def num_rows(self, number: int) -> int:
-        """Return the number of lines that an item translates."""
+        """Return the number of sentences to translate in an item."""
         if number >= len(self.spans) or self.cut.window:
             return 1
         return int(self.spans[number, 1] - self.spans[number, 0])
@@ -315,7 +316,7 @@ class DecodingUnits(FairseqDataset):
         return DecodingUnit([line_id], source=[], document=document)
 
     def _typed_context(self, number: int) -> Sequence:
-        """Return the earlier interactive input in the window of a unit, as far as it fits."""
+        """Return sentences of earlier interactive input that fit into the window of a unit."""
         missing = (self.cut.window or 0) - int(self.spans[number, 1] - self.spans[number, 0])
         context = self.opened.sentences[-missing:] if missing > 0 else []
         if self.cut.most is not None:
@@ -325,20 +326,20 @@ class DecodingUnits(FairseqDataset):
         return context
 
     def collater(self, units: List[DecodingUnit]) -> dict:
-        """Return the sample whose rows are the sentences to translate, in the order of units."""
+        """Return a batch whose rows are the sentences that the units translate, in their order."""
         return self.lines.collate(units) if units else {}
 
     def batches(
         self, max_tokens: Optional[int], max_units: Optional[int], keep_order: bool, shards: int
     ) -> List[List[int]]:
-        """Group units into batches, the longest documents or units first.
+        """Group units into batches, the longest units or, with ``keep_order``, documents first.
 
         Args:
             max_tokens: maximum number of padded source tokens of a batch, None for no limit.
             max_units: maximum number of units of a batch, None for no limit.
             keep_order: make batches of sentence i of some documents, then of sentence i + 1 of the
                 same documents, so that each sentence comes after its predecessor.  All batches of
-                a document go to the same shard.  A document of earlier input is the first.
+                a document go to the same shard.  A document begun in earlier input comes first.
             shards: number of processes; batch i belongs to process ``i % shards``.
         """
         empty = list(range(len(self.spans), len(self)))
@@ -368,7 +369,7 @@ class DecodingUnits(FairseqDataset):
 
 
 def _fill(order, sizes, max_tokens, max_items) -> Iterator[List[int]]:
-    """Return batches of items in the given order, within the limits of padded size and items."""
+    """Yield batches of items, in the given order, within the limits of padded tokens and items."""
     batch, longest = [], 0
     for item in order:
         longest = max(longest, sizes[item])

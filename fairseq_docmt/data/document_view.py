@@ -23,15 +23,15 @@ LIMITS = "--max-source-positions, --max-target-positions, --max-tokens"
 
 
 class JoinedSentences(torch.utils.data.Dataset):
-    """Joined spans of one side of a corpus.
+    """Dataset of one side of a corpus, whose items are spans of sentences joined to sequences.
 
     Args:
         sentences: lines of the side, each ending in ``</s>``.
         sizes: (sentences,) number of tokens of each sentence.
-        index: sentences and documents.
-        spans: (items, 2) sentences of each item.
-        format: format of the side.
-        firsts: sentences that begin a document.
+        index: index of sentences and documents.
+        spans: (items, 2) first sentence of each item, and the sentence after its last.
+        format: format of the sequences of this side.
+        firsts: numbers of the sentences that begin a document.
     """
 
     def __init__(self, sentences, sizes, index, spans, format: SequenceFormat, firsts):
@@ -57,7 +57,7 @@ class JoinedSentences(torch.utils.data.Dataset):
         return self.format.join(parts, self.at_start[item])
 
     def positions(self, item: int) -> Dict[int, range]:
-        """Return line id -> positions of its tokens in an item, its end symbol included."""
+        """Return line id -> token positions for each sentence of an item, with its end symbol."""
         first, end = self.spans[item].tolist()
         places = self.format.places(self._sizes[first:end].tolist(), self.at_start[item])
         return {line: range(*of) for line, of in zip(self.line_ids[first:end].tolist(), places)}
@@ -68,15 +68,16 @@ class DocumentView(LanguagePairDataset):
 
     Args:
         corpus: corpus of the split.
-        spans: (items, 2) sentences of each example (see :mod:`fairseq_docmt.spans`), or a
-            function that draws them anew for each epoch from a random generator.
-        seed: seed of what is drawn in each epoch.
+        spans: (items, 2) first sentence of each example and the sentence after its last (see
+            :mod:`fairseq_docmt.spans`), or a function that draws the spans of an epoch from a
+            random generator.
+        seed: seed of the random choices in each epoch.
         loss_on_last: compute the loss on the last sentence of each span only.
         id_of_last: let the ``id`` of an example be the line id of its last sentence, not its first.
         formats: formats of both sides; by default without tags and ``<bod>``.
-        fits: (sentences,) bool, False for sentences that are too long to be read; None if all are.
-        source_spans: function from the spans to those of their sources, which may have further
-            sentences at the end; None if they are equal.
+        fits: (sentences,) bool, False for sentences that are too long; None if all fit.
+        source_spans: function from the spans to the spans of the source side, which may contain
+            further sentences at the end; None if both sides have the same spans.
         coword_dropout: probability of replacing a word of the last source sentence of a span by
             ``<unk>``, drawn anew for each epoch (Fernandes et al. 2021).
         word_dropout: probability of replacing a word of the source and of the decoder's input by
@@ -85,8 +86,8 @@ class DocumentView(LanguagePairDataset):
 
     Attributes:
         too_long: lines of sentences that are in no span because they are too long, for messages.
-        supporting_words: supporting words of the corpus; examples have theirs as
-            ``supporting_words``.
+        supporting_words: supporting words of the corpus, which each example gets under the key
+            ``supporting_words``; or None.
     """
 
     #: whether the context of a sentence is in its example, and not in a document state
@@ -127,14 +128,14 @@ class DocumentView(LanguagePairDataset):
         self._read(self._drawn() if self._draw else spans)
 
     def _drawn(self) -> np.ndarray:
-        """Return the spans of the current epoch."""
+        """Draw the spans of the current epoch."""
         return self._draw(random=np.random.RandomState(self._epoch_seed()))
 
     def _epoch_seed(self) -> list:
         return [self.seed % 2**32, self.epoch]
 
     def _read(self, spans: np.ndarray) -> None:
-        """Set the examples of the dataset to the given spans."""
+        """Make the given spans the examples of the dataset."""
         corpus, pairs = self.corpus, self.corpus.pairs
         of_source = self._source_spans_of
         self.source_spans = of_source(spans) if of_source else spans
@@ -170,7 +171,7 @@ class DocumentView(LanguagePairDataset):
         return self._draw is None and self.coword_dropout == 0 and self.word_dropout == 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Draw the examples of an epoch."""
+        """Draw new spans for an epoch if the spans are drawn at random."""
         super().set_epoch(epoch)
         if epoch != self.epoch:
             self.epoch = epoch
@@ -178,7 +179,7 @@ class DocumentView(LanguagePairDataset):
                 self._read(self._drawn())
 
     def share_among(self, processes: int) -> None:
-        """Set the number of processes that the batches are divided among."""
+        """Set the number of processes among which the batches are divided."""
         self.num_shards = processes
 
     def __getitem__(self, item: int) -> dict:
@@ -202,7 +203,7 @@ class DocumentView(LanguagePairDataset):
         return example
 
     def collater(self, samples, pad_to_length=None) -> dict:
-        """Collate examples as in fairseq; ``supporting_words`` are by rows of the batch."""
+        """Collate examples as fairseq does, and add ``supporting_words`` with their batch rows."""
         if self.supporting_words is None or not samples:
             return super().collater(samples, pad_to_length=pad_to_length)
         stock = partial(super().collater, pad_to_length=pad_to_length)
@@ -214,7 +215,7 @@ class DocumentView(LanguagePairDataset):
         return batch
 
     def _without_some_words(self, item: int, source: Tensor) -> Tensor:
-        """Replace words of the current sentence, not its end symbol, by ``<unk>``."""
+        """Replace random words of the last source sentence by ``<unk>``, but not its end symbol."""
         last_line = int(self.corpus.index.line_ids[self.spans[item, 1] - 1])
         place = self.src.positions(item)[last_line]
         first, end = place.start, place.stop - 1
@@ -226,12 +227,12 @@ class DocumentView(LanguagePairDataset):
 
     @property
     def _drops_words(self) -> bool:
-        """Whether words of both sides are dropped in the current epoch."""
+        """Whether ``word_dropout`` is applied in the current epoch."""
         last = self.word_dropout_epochs or self.epoch
         return self.word_dropout > 0 and self.epoch <= last
 
     def _drop_words_of_both_sides(self, item: int, example: dict) -> None:
-        """Replace words of the source and of the decoder's input by ``<unk>``, in place."""
+        """Replace random words of the source and of the decoder's input by ``<unk>``, in place."""
         random = np.random.RandomState([*self._epoch_seed(), item, 1])
         for side, format in zip(("source", "prev_output_tokens"), self.formats):
             tokens = example[side]
@@ -242,13 +243,13 @@ class DocumentView(LanguagePairDataset):
     def report_left_out(
         self, lines: Sequence[int], most: Tuple[int, int], ignore: bool, kept: int
     ) -> None:
-        """Report sentences that do not fit into the model.
+        """Warn about sentences that are too long for the model, or refuse them.
 
         Args:
-            lines: lines of the sentences, from 0.
-            most: maximum number of source and target tokens.
-            ignore: True if they are left out.
-            kept: number of examples without them.
+            lines: lines of these sentences, counted from 0.
+            most: maximum number of source tokens and of target tokens.
+            ignore: True to leave the sentences out with a warning, False to refuse them.
+            kept: number of examples that are left without them.
 
         Raises:
             UserError: sentences may not be left out (``ignore`` is False), or no example is left.
@@ -272,7 +273,7 @@ class DocumentView(LanguagePairDataset):
         logger.warning("%s; %d such sentences are left out", problem, len(lines))
 
     def line_ids_of(self, item: int) -> list:
-        """Return the line ids of an example: with ``id_of_last`` the last one, otherwise all."""
+        """Return the line ids of an example's sentences, with ``id_of_last`` only the last one."""
         first, end = self.spans[item].tolist()
         return self.index.line_ids[end - 1 if self.id_of_last else first : end].tolist()
 
@@ -283,7 +284,7 @@ class DocumentView(LanguagePairDataset):
         max_sentences: Optional[int] = None,
         required_batch_size_multiple: int = 1,
     ) -> list:
-        """Return the stock batches without lost examples and evenly divided among processes.
+        """Batch as fairseq does, but keep every example and divide batches evenly among processes.
 
         fairseq-fixed drops the last batch if its size is not a multiple of
         ``--required-batch-size-multiple``; here it is kept.  Batches are then halved until their
@@ -330,14 +331,14 @@ def even_batches(batches: list, multiple: int) -> list:
 def sample_and_order(
     examples: List[dict], collate: Callable[[List[dict]], dict]
 ) -> Tuple[dict, Tensor]:
-    """Collate examples as fairseq does, and return which example each row is.
+    """Collate examples as fairseq does, and also return which example each row contains.
 
     Args:
-        examples: examples of a stock dataset, each with ``id``; several may have the same.
-        collate: stock collater.
+        examples: examples of a fairseq dataset, each with ``id``; several may have the same id.
+        collate: fairseq's collater, which sorts examples by length.
 
     Returns:
-        Sample, and the (rows,) numbers of the examples.
+        The batch, and the (rows,) numbers of the examples in its rows.
     """
     # Numbers in place of ids survive the sorting.
     sample = collate([{**example, "id": number} for number, example in enumerate(examples)])
@@ -347,13 +348,13 @@ def sample_and_order(
 
 
 def sample_in_order(examples: List[dict], collate: Callable[[List[dict]], dict]) -> dict:
-    """Collate examples as fairseq does, without its sorting by length.
+    """Collate examples as fairseq does, but without sorting them by length.
 
     Args:
         examples, collate: see :func:`sample_and_order`.
 
     Returns:
-        Sample whose rows are in the order of the examples.
+        The batch, whose rows are in the order of the examples.
     """
     sample, order = sample_and_order(examples, collate)
     rows = order.argsort()

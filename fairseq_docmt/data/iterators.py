@@ -1,6 +1,6 @@
-"""Iterators that continue an interrupted epoch only with the batches it began with.
+"""Iterators that resume an interrupted epoch only if its batches are still the same.
 
-The threads in which fairseq loads batches ahead are stopped before the process ends.
+The threads in which fairseq loads batches in advance are stopped before the process ends.
 """
 
 import atexit
@@ -28,7 +28,7 @@ LONGEST_WAIT = 30
 
 @atexit.register
 def stop_loading() -> None:
-    """Stop the threads that load batches ahead (``--data-buffer-size``).
+    """Stop the threads that load batches in advance (``--data-buffer-size``).
 
     Python does not wait for them.  A thread that returns from torch while the interpreter shuts
     down aborts the process, so that a finished command would end with status 134.
@@ -46,11 +46,11 @@ def stop_loading() -> None:
 
 
 class ResumableIterator(EpochBatchIterator):
-    """Stock batches; the options that determine them are stored within an epoch.
+    """Batch iterator of fairseq that resumes an epoch only with the options it was started with.
 
     Args:
-        *args, **kwargs: arguments of the stock iterator.
-        decided_by: values of the options that determine the batches, by option.
+        *args, **kwargs: arguments of fairseq's iterator.
+        decided_by: option -> value, for the options that determine the batches.
 
     Attributes:
         ended: whether no epoch is left to train.
@@ -64,7 +64,7 @@ class ResumableIterator(EpochBatchIterator):
 
     @classmethod
     def of_stock(cls, iterator: EpochBatchIterator, decided_by: dict) -> "ResumableIterator":
-        """Return an iterator with the batches of a stock one."""
+        """Return a resumable iterator over the batches of an iterator of fairseq."""
         names = list(inspect.signature(EpochBatchIterator).parameters)
         arguments = {name: getattr(iterator, name) for name in names}
         order = {"--grouped-shuffling": iterator.grouped_shuffling}
@@ -72,21 +72,21 @@ class ResumableIterator(EpochBatchIterator):
 
     @property
     def next_epoch_idx(self):
-        """Return the number of the next epoch; if there is none, NaN, which is below no limit."""
+        """Number of the next epoch; NaN, which is below no limit, if no epoch is left to train."""
         return math.nan if self.ended else super().next_epoch_idx
 
     def state_dict(self):
-        """Return the stock state; within an epoch also the options that determine its batches."""
+        """Return fairseq's state and, within an epoch, the options that determine its batches."""
         state = super().state_dict()
         if state["iterations_in_epoch"] > 0:
             state["decided_by"] = self._decided_by
         return state
 
     def load_state_dict(self, state_dict):
-        """Continue from a state of :meth:`state_dict`.
+        """Resume from a state that :meth:`state_dict` returned.
 
         Raises:
-            UserError: the options give other batches than those of the interrupted epoch.
+            UserError: the options would change the batches of the interrupted epoch.
         """
         before = state_dict.get("decided_by", {})
         before = {RENAMED_FLAGS.get(name, name): value for name, value in before.items()}
@@ -95,13 +95,13 @@ class ResumableIterator(EpochBatchIterator):
         super().load_state_dict(state_dict)
 
     def _get_iterator_for_epoch(self, epoch, shuffle, **kwargs):
-        """Return fairseq's iterator with a new data loader; an old one repeats its first order."""
+        """Return fairseq's iterator of an epoch; make a reused data loader follow ``shuffle``."""
         if self.dataloader is not None:
             self.epoch_batch_sampler.shuffle = shuffle
         return super()._get_iterator_for_epoch(epoch, shuffle, **kwargs)
 
     def _refuse_another_task(self, before: dict) -> None:
-        """Refuse a checkpoint of an earlier version, which does not name the task, of another."""
+        """Refuse a checkpoint of another task, saved by a version that did not store the task."""
         missing = before.keys() - self._decided_by.keys()
         if missing and TASK not in before:
             raise UserError(
@@ -112,15 +112,15 @@ class ResumableIterator(EpochBatchIterator):
 
 
 def _refuse_changes(before: dict, now: dict, consequence: str) -> None:
-    """Refuse other values of options than those that an epoch began with.
+    """Refuse to resume an epoch if the value of an option has changed since it began.
 
     Args:
-        before: values by option in the checkpoint; earlier versions have fewer options.
-        now: values of this run.
-        consequence: what a change leads to.
+        before: option -> value in the checkpoint; earlier versions stored fewer options.
+        now: option -> value in this run.
+        consequence: what a change would lead to, for the message.
 
     Raises:
-        UserError: naming the first option that differs, the task before others.
+        UserError: an option differs; the message names the task first, then other options.
     """
     for option in sorted(before.keys() & now.keys(), key=lambda name: (name != TASK, name)):
         if before[option] != now[option]:
@@ -132,12 +132,13 @@ def _refuse_changes(before: dict, now: dict, consequence: str) -> None:
 
 
 class StreamIterator(ResumableIterator):
-    """Batches in a fixed order; the state of the iterator includes the document states.
+    """Iterator over batches in a fixed order, whose state includes the document states.
 
     Args:
         *args, **kwargs: arguments of :class:`ResumableIterator`.
-        lane_states: object with ``for_checkpoint()`` and ``restore(state)``, and with the values of
-            the options that determine the size of the states, ``decided_by``; None for validation.
+        lane_states: document states, with methods ``for_checkpoint()`` and ``restore(state)``, and
+            an attribute ``decided_by``, the values of the options that determine the size of the
+            states; None for validation.
     """
 
     def __init__(self, *args, lane_states=None, **kwargs):
@@ -145,7 +146,7 @@ class StreamIterator(ResumableIterator):
         self._lane_states = lane_states
 
     def state_dict(self):
-        """Return the state; within an epoch also the document states of the lanes."""
+        """Return the state of the iterator and, within an epoch, the current document states."""
         state = super().state_dict()
         if self._lane_states is not None and state["iterations_in_epoch"] > 0:
             state["carries"] = self._lane_states.for_checkpoint()
@@ -153,11 +154,11 @@ class StreamIterator(ResumableIterator):
         return state
 
     def load_state_dict(self, state_dict):
-        """Continue from a state of :meth:`state_dict`.
+        """Resume from a state that :meth:`state_dict` returned.
 
         Raises:
-            UserError: the options give other batches than those of the interrupted epoch, or
-                document states of another size.
+            UserError: the options would change the batches of the interrupted epoch, or the size
+                of the document states.
         """
         super().load_state_dict(state_dict)
         if self._lane_states is not None:

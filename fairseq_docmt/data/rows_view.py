@@ -18,16 +18,16 @@ from fairseq_docmt.errors import UserError
 
 
 class RowsView(DocumentView):
-    """Documents of a corpus, or parts of them, batched by size.
+    """Dataset of documents or parts of documents, each of whose sentences becomes a batch row.
 
     Args:
         corpus: corpus of the split.
-        spans: (items, 2) sentences of each document or part, or a function that draws them anew
-            for each epoch, given ``random``.
+        spans: (items, 2) first sentence of each document or part and the sentence after its last,
+            or a function that draws these spans for an epoch from a random generator.
         drafts: earlier translations, line by line like the corpus; or None.
         formats: formats of both sides; by default without tags and ``<bod>``.
-        seed: seed of what is drawn in each epoch.
-        too_long: lines of sentences that the corpus lacks because they are too long.
+        seed: seed of the random choices in each epoch.
+        too_long: lines of sentences that were left out of the corpus because they are too long.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class RowsView(DocumentView):
         return {"rows": rows}
 
     def filter_indices_by_size(self, indices, max_sizes):
-        """Return all indices: the limits hold for sentences, not for whole documents."""
+        """Return all indices, because the limits apply to sentences, not to whole documents."""
         return indices, []
 
     def collater(self, samples, pad_to_length=None) -> dict:
@@ -77,7 +77,7 @@ class RowsView(DocumentView):
         return batch
 
     def _groups(self, rows, side: str, tokens: torch.Tensor) -> Optional[dict]:
-        """Group rows by the lengths of source and ``side``; ``tokens`` is that side, padded."""
+        """Group rows by the lengths of source and ``side``, whose padded tokens are ``tokens``."""
         lengths = ([len(row[name]) for row in rows] for name in ("source", side))
         there = tokens.ne(self.tgt_dict.pad())
         return group_rows(*lengths, len(rows), self.left_pad_source, there)
@@ -91,10 +91,10 @@ def open_drafts(
     They are written by ``fairseq-preprocess --only-source -s LANGUAGE --srcdict``.
 
     Args:
-        folder: directory of the translations; None to return None.
+        folder: directory of the translations; if it is None, None is returned.
         split: name of the split, such as ``train``.
         language: target language.
-        index: sentences of the split.
+        index: index of the sentences of the split.
         symbols: symbols of the target dictionary.
 
     Raises:

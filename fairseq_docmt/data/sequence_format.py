@@ -37,7 +37,7 @@ def add_document_symbols(dictionary: Dictionary) -> Dictionary:
 def insert_symbols(dictionary: Dictionary, symbols) -> None:
     """Add symbols to a dictionary after its words, before ``<sep>`` and ``<bod>``.
 
-    Those that it already has keep their places.
+    Symbols that the dictionary already has keep their indices.
     """
     new = [symbol for symbol in symbols if symbol not in dictionary]
     if not new:
@@ -67,7 +67,7 @@ def _index(dictionary: Dictionary, symbol: str) -> int:
 
 
 class LanguageTags(NamedTuple):
-    """Indices of the language tags of a pair of languages, by place; none by default.
+    """Language tags (token indices) in the sequences of a language pair; by default none.
 
     Attributes:
         source_start: tokens before the source.
@@ -90,11 +90,11 @@ NO_TAGS = LanguageTags()
 
 
 class SequenceFormat(NamedTuple):
-    """Format of the sequences of one side, source or target.
+    """Format of the sequences of one side, the source or the target.
 
     Attributes:
         dictionary: dictionary of the side.
-        before, after: tokens around the sentences, such as language tags.
+        before, after: tokens before and after the sentences, such as language tags.
         first: first token of the decoder's input; None for ``</s>``.
         marks_start: whether ``<bod>`` stands before the first sentence of a document.
     """
@@ -107,28 +107,28 @@ class SequenceFormat(NamedTuple):
 
     @property
     def separator(self) -> int:
-        """Index of the symbol between sentences."""
+        """Index of ``<sep>``, the symbol between sentences."""
         return separator_index(self.dictionary)
 
     @property
     def first_token(self) -> int:
-        """First token of the decoder's input."""
+        """Index of the first token of the decoder's input, by default ``</s>``."""
         return self.dictionary.eos() if self.first is None else self.first
 
     @property
     def symbols(self) -> Tuple[int, ...]:
-        """Tokens of sequences and of the decoder's input that are no words."""
+        """Indices of all tokens that are not words: special and document symbols, language tags."""
         special = range(self.dictionary.nspecial)
         document = map(self.dictionary.index, DOCUMENT_SYMBOLS)
         return (*special, *document, *self.before, *self.after, self.first_token)
 
     @property
     def most_added(self) -> int:
-        """Number of tokens, at most, around the sentences of a sequence."""
+        """Maximum number of tokens that a sequence has in addition to its sentences."""
         return len(self.start(at_start=True)) + len(self.after)
 
     def start(self, at_start: bool) -> Tuple[int, ...]:
-        """Return the tokens before the sentences of a sequence.
+        """Return the tokens before the first sentence of a sequence: tags, and perhaps ``<bod>``.
 
         Args:
             at_start: whether the sequence begins with the first sentence of a document.
@@ -137,18 +137,18 @@ class SequenceFormat(NamedTuple):
         return (*self.before, begin_index(self.dictionary)) if mark else self.before
 
     def join(self, sentences: Sequence[Tensor], at_start: bool = False) -> Tensor:
-        """Return the sequence of some sentences, 1-D tensors that end in ``</s>``."""
+        """Join sentences, 1-D tensors that end in ``</s>``, into a sequence of this format."""
         joined, start = join_sentences(sentences, self.separator), self.start(at_start)
         if not start and not self.after:
             return joined
         return torch.cat([joined.new_tensor(start), joined, joined.new_tensor(self.after)])
 
     def split(self, sequence: Tensor) -> Tuple[List[Tensor], bool]:
-        """Take a sequence apart.
+        """Split a sequence of this format into its sentences.
 
         Args:
-            sequence: 1-D tensor without padding; one of ``</s>`` alone, where a batch has no
-                sentence, need not have the tokens around sentences.
+            sequence: 1-D tensor without padding; a lone ``</s>``, in place of a missing sentence,
+                need not have language tags.
 
         Returns:
             The sentences, each with ``</s>``, and whether the sequence begins with ``<bod>``.
@@ -162,14 +162,14 @@ class SequenceFormat(NamedTuple):
         return [torch.cat([sequence[a : b - 1], end]) for a, b in places], marked
 
     def find(self, sequence: Tensor, at_start: bool) -> List[Tuple[int, int]]:
-        """Return the places of the sentences in a sequence, each with its end symbol.
+        """Find the positions of the sentences in a sequence, each with its end symbol.
 
         Args:
             sequence: 1-D tensor without padding.
             at_start: whether the sequence begins with the first sentence of a document.
 
         Returns:
-            First position of each sentence, and the one after its last.
+            First position of each sentence, and the position after its last.
         """
         start, end = len(self.start(at_start)), len(sequence) - len(self.after)
         if end <= start:
@@ -179,7 +179,7 @@ class SequenceFormat(NamedTuple):
         return list(zip([start, *ends], ends))
 
     def places(self, sizes: Sequence[int], at_start: bool) -> List[Tuple[int, int]]:
-        """Return the places of sentences as in :meth:`find`, given their numbers of tokens."""
+        """Return the positions of sentences as :meth:`find` does, given their numbers of tokens."""
         found, place = [], len(self.start(at_start))
         for size in sizes:
             found.append((place, place + size))
@@ -195,21 +195,21 @@ class SequenceFormat(NamedTuple):
         )
 
     def continued(self, sentence: Tensor) -> Tensor:
-        """Return the tokens by which a sentence without ``</s>`` extends the decoder's input."""
+        """Return the tokens that a sentence without ``</s>`` adds to the decoder's input."""
         return torch.cat([sentence, sentence.new_tensor([self.separator])])
 
     def prefix(self, sentences: Sequence[Tensor], at_start: bool) -> Tensor:
-        """Return the decoder's input before a sentence that follows others, without ``</s>``."""
+        """Return the decoder's input after some complete sentences, given without ``</s>``."""
         start = torch.tensor([self.first_token, *self.start(at_start)])
         return torch.cat([start, *map(self.continued, sentences)])
 
     def prefix_size(self, sentences: Sequence[Tensor], at_start: bool) -> int:
-        """Return the number of tokens of :meth:`prefix`."""
+        """Return the number of tokens that :meth:`prefix` would return."""
         return 1 + len(self.start(at_start)) + sum(len(sentence) + 1 for sentence in sentences)
 
 
 class Formats(NamedTuple):
-    """Formats of both sides."""
+    """Formats of source and target sequences."""
 
     source: SequenceFormat
     target: SequenceFormat
@@ -222,7 +222,7 @@ class Formats(NamedTuple):
         tags: LanguageTags = NO_TAGS,
         mark_document_start: bool = False,
     ) -> "Formats":
-        """Return the formats with the given dictionaries, language tags and ``<bod>``."""
+        """Create both formats from dictionaries and language tags, with or without ``<bod>``."""
         start, end, target_start, first = tags
         return cls(
             SequenceFormat(src_dict, start, end, marks_start=mark_document_start),
@@ -249,5 +249,5 @@ def join_sentences(sentences: Sequence[Tensor], separator: int) -> Tensor:
 
 
 def pad_rows(rows, dictionary, left_pad: bool = False) -> Tensor:
-    """Stack 1-D tensors into (bsz, longest) with padding."""
+    """Stack 1-D tensors of token indices into one (rows, longest) tensor, with padding."""
     return data_utils.collate_tokens(rows, dictionary.pad(), left_pad=left_pad)

@@ -1,7 +1,7 @@
 """Training and validation data that reads documents sentence by sentence.
 
-Documents are read side by side in lanes, each lane one document after another; the rows of a batch
-are grouped by length, so that models spend little on padding.
+Documents are read side by side in lanes; each lane reads one document after another.  The rows of a
+batch are grouped by length, so that models spend little on padding.
 """
 
 import heapq
@@ -29,10 +29,10 @@ FILLER = -1
 
 
 class Place(NamedTuple):
-    """One row of a batch of a stream.
+    """Sentence in one row of a batch, and the place of this row in the epoch.
 
     Attributes:
-        sentence: number of the sentence, or FILLER.
+        sentence: number of the sentence; FILLER for padding after the end of a lane.
         starts: whether the row begins a document and so gets no document state.
         step: number of the batch in its epoch.
         lanes: number of lanes of the batch; row r belongs to lane ``r % lanes``.
@@ -45,13 +45,13 @@ class Place(NamedTuple):
 
 
 def fill_lanes(index: DocumentIndex, lanes: int, seed: Optional[int] = None) -> List[np.ndarray]:
-    """Distribute documents over lanes of about equal length.
+    """Distribute documents over lanes of about equal length, which are read side by side.
 
-    The longest remaining document goes to the shortest lane, which needs few fillers.  Then the
-    documents of each lane are shuffled.
+    The longest remaining document always goes to the shortest lane, so that few rows have to be
+    filled up at the end.  Then the documents of each lane are shuffled.
 
     Args:
-        index: sentences and documents.
+        index: index of sentences and documents.
         lanes: number of lanes.
         seed: seed of the shuffling and of the choice among documents of equal length; None keeps
             the order of the corpus.
@@ -80,10 +80,10 @@ def fill_lanes(index: DocumentIndex, lanes: int, seed: Optional[int] = None) -> 
 
 
 def chunk_sizes(steps: int, chunk: int, seed: Optional[int] = None) -> List[int]:
-    """Return the number of sentences per lane of each batch; the sum is ``steps``.
+    """Return how many sentences of each lane every batch contains; they add up to ``steps``.
 
     Args:
-        steps: number of sentences of the longest lane.
+        steps: number of sentences of the longest lane (documents read one after another).
         chunk: number of sentences per lane in a batch; the last batch may have fewer.
         seed: seed to draw each size from 1 to ``chunk`` (Feng et al. 2022, section 5.3); None for
             a constant size.
@@ -107,14 +107,15 @@ def stream_batches(
     """Return batches that read the documents of each lane in order.
 
     Args:
-        index: sentences and documents.
+        index: index of sentences and documents.
         documents: documents of each lane (:func:`fill_lanes`); the number of lanes is a multiple
             of ``shards``.
         sizes: number of sentences per lane of each batch (:func:`chunk_sizes`).
         shards: number of processes; fairseq gives batch i to process ``i % shards``.
 
     Returns:
-        Rows of each batch: the first sentence of every lane of a process, then the second ones.
+        Rows of each batch: the next sentence of every lane of a process, then the sentences after
+        these, and so on.
     """
     sentences = [
         np.concatenate([np.arange(index.starts[d], index.starts[d + 1]) for d in lane])
@@ -161,12 +162,12 @@ def group_rows(
 
     Args:
         src_lengths, tgt_lengths: number of tokens of each row.
-        lanes: rows of one step; row r + lanes is computed after row r.
+        lanes: number of rows that are computed together; row r + lanes comes after row r.
         left_pad_source: whether sources are padded on the left.
         loss: (rows, T) True at target positions with loss.
 
     Returns:
-        See :class:`~fairseq_docmt.data.batch.RowGroupings`; None for a small batch.
+        :class:`~fairseq_docmt.data.batch.RowGroupings`, or None for a small batch.
     """
     if len(src_lengths) < LEAST_ROWS:
         return None
@@ -183,8 +184,8 @@ def group_rows(
 def groups_with_least_padding(lengths: np.ndarray, most: int = MOST_GROUPS) -> List[np.ndarray]:
     """Divide rows into at most ``most`` groups with the least total padding.
 
-    Groups hold consecutive rows in the order of their lengths; the best ends are found by dynamic
-    programming over the number of groups.
+    Rows are sorted by length and each group is a range of them; the best ranges are found by
+    dynamic programming over the number of groups.
     """
     order = np.argsort(lengths, kind="stable")
     count, longest = len(lengths), lengths[order]
@@ -216,7 +217,7 @@ def _grouping(groups: List[np.ndarray], lengths: np.ndarray, lanes: int, left_pa
 
 
 class StreamView(DocumentView):
-    """Sentences of a corpus, addressed by :class:`~fairseq_docmt.data.stream_view.Place`.
+    """Dataset of single sentences, whose batches read documents sentence by sentence, side by side.
 
     Args:
         corpus: corpus of the split.
@@ -224,7 +225,7 @@ class StreamView(DocumentView):
         formats: formats of both sides; by default without tags and ``<bod>``.
 
     Attributes:
-        index: documents without the sentences that are too long.
+        index: index of sentences and documents, without sentences that are too long.
     """
 
     has_context = False
@@ -249,11 +250,11 @@ class StreamView(DocumentView):
         return {**example, "place": place}
 
     def line_ids_of(self, place: Place) -> list:
-        """Return the line id of the sentence at a place in a list, empty for a filler."""
+        """Return a list of the line id of the sentence at a place; an empty list for a filler."""
         return [] if place.sentence == FILLER else [int(self.ids[place.sentence])]
 
     def collater(self, samples, pad_to_length=None) -> dict:
-        """Return a batch as in :mod:`fairseq_docmt.data.batch`, its rows in the given order."""
+        """Return a batch as in :mod:`fairseq_docmt.data.batch`, with rows in the given order."""
         if not samples or "place" not in samples[0]:
             return super().collater(samples, pad_to_length)
         stock = partial(super().collater, pad_to_length=pad_to_length)
@@ -277,7 +278,7 @@ class StreamView(DocumentView):
         Args:
             lanes: number of documents read side by side in each process; fewer if the corpus has
                 fewer documents.
-            chunk: number of sentences per lane in a batch.
+            chunk: number of consecutive sentences of each lane in a batch.
             shards: number of processes.
             seed: seed of the epoch; None reads documents in the order of the corpus.
             sample_chunk_sentences: draw the number of sentences of each batch from 1 to ``chunk``.

@@ -5,9 +5,9 @@ Yin et al. (2021) let translators mark them.  A file has a JSON object per line:
     {"line": 7, "source": [2], "target": [3, 4],
      "supporting_source": {"6": [5]}, "supporting_target": {"6": [4, 5], "7": [0]}}
 
-``source`` and ``target`` are the ambiguous words of a sentence and of its translation, the others
-the words that support them, by the line that they are in.  Lines and tokens of lines are counted
-from 0, as in the binarised corpus; blank lines count.  Either side may be left out.
+``source`` and ``target`` are the ambiguous words of a sentence and of its translation; the other
+fields are the words that support them, by line.  Lines, and the tokens of a line, are counted from
+0, as in the binarised corpus; blank lines count.  The fields of either side may be left out.
 """
 
 import json
@@ -37,14 +37,14 @@ ATTENTION = {
 
 
 class Ambiguity(NamedTuple):
-    """Ambiguous words of a line, and the words that support them, by side."""
+    """Ambiguous words of a line, and the words that support them, each for source and target."""
 
     words: Dict[str, List[int]]
     supporting: Dict[str, List[Word]]
 
 
 def path_of(corpus: DocumentCorpus, part: int = 0) -> str:
-    """Return the path of the supporting words of ``train`` (part 0), ``train1`` (part 1) ...
+    """Return the path of the supporting words of part ``train`` (0), ``train1`` (1), and so on.
 
     An example is ``train.zh-en.supporting.jsonl``.
     """
@@ -64,7 +64,7 @@ class SupportingWords:
 
     @classmethod
     def read(cls, corpus: DocumentCorpus) -> "SupportingWords":
-        """Read the files of a corpus, one for each of its parts that has ambiguous words.
+        """Read the supporting words of a corpus, from one file for each part that has a file.
 
         Raises:
             UserError: a file does not fit the corpus.
@@ -84,17 +84,17 @@ class SupportingWords:
         target: Dict[int, range],
         lines: Iterable[int],
     ) -> Dict[str, Tensor]:
-        """Return which word of an example is to attend to which.
+        """Return which positions of an example should attend to which, for each attention.
 
         Args:
             source, target: line -> positions of its tokens in the example.
             lines: lines whose ambiguous words are wanted.
 
         Returns:
-            attention -> (n, 2) positions of queries and keys.  The decoder predicts an ambiguous
-            word where its query is, one position before the word is read; supporting words of the
-            target must have been read by then, others are left out, as are words outside the
-            example.
+            Attention (``encoder``, ``cross`` or ``decoder``) -> (n, 2) positions of queries and
+            keys: of ambiguous words and of their supporting words.  In the decoder, the query is
+            the position that predicts the ambiguous word, one before the word is read.  Supporting
+            words are left out if they are outside the example or, in the decoder, not yet read.
         """
         positions = {"source": source, "target": target}
         found: Dict[str, Set[Tuple[int, int]]] = {attention: set() for attention in ATTENTION}
@@ -111,10 +111,10 @@ class SupportingWords:
 def _links(
     attention: str, line: int, ambiguity: Ambiguity, positions: Dict[str, Dict[int, range]]
 ) -> Iterator[Tuple[int, int]]:
-    """Yield the positions of queries and keys of one attention.
+    """Yield the positions of an ambiguous word (query) and a supporting word (key) for each pair.
 
     Args:
-        attention: name of the attention, such as ``encoder``.
+        attention: ``encoder``, ``cross`` or ``decoder``.
         line: line of the ambiguous words.
         ambiguity: ambiguous words and their supporting words.
         positions: side -> line -> positions of its tokens.
@@ -132,14 +132,14 @@ def _links(
 
 
 def collate(rows: Sequence[Dict[str, Tensor]], shifts: Sequence[int]) -> Dict[str, Tensor]:
-    """Return which word of a batch is to attend to which.
+    """Merge the query and key positions of single examples into those of a batch.
 
     Args:
-        rows: what :meth:`SupportingWords.links` returns, for each row of the batch.
+        rows: result of :meth:`SupportingWords.links` for each row of the batch.
         shifts: number of padding tokens before the source of each row.
 
     Returns:
-        attention -> (n, 3) rows, positions of queries, and positions of keys in the batch.
+        Attention -> (n, 3) batch row, query position and key position of each pair of words.
     """
     found: Dict[str, List[Tensor]] = {attention: [] for attention in ATTENTION}
     for number, (row, shift) in enumerate(zip(rows, shifts)):
@@ -150,7 +150,7 @@ def collate(rows: Sequence[Dict[str, Tensor]], shifts: Sequence[int]) -> Dict[st
 
 
 class _Check:
-    """Checks of the words of a file against a corpus."""
+    """Checker that the words named in a file exist in a corpus."""
 
     def __init__(self, corpus: DocumentCorpus):
         pairs, index = corpus.pairs, corpus.index
@@ -159,10 +159,10 @@ class _Check:
         self.document[index.line_ids] = index.document
 
     def word(self, side: str, line: int, token: int, of_line: int) -> Word:
-        """Return a word of a line as text.
+        """Return (line, token) after checking that this word exists in the document of ``of_line``.
 
         Raises:
-            ValueError: the word is not in the document of ``of_line``.
+            ValueError: the corpus does not have the word, or it is in another document.
         """
         if type(token) is not int:
             raise ValueError(f"{token!r} is not the number of a token")
@@ -179,10 +179,10 @@ class _Check:
 
 
 def _read_file(path: str, first: int, check: _Check) -> Iterator[Tuple[int, Ambiguity]]:
-    """Yield the lines with ambiguous words, counted from ``first``.
+    """Yield (line, ambiguous words) for each record; line numbers count from ``first``.
 
     Raises:
-        UserError: naming the line of the file that is wrong.
+        UserError: a line of the file, named in the message, is invalid.
     """
     with open(path, "rb") as file:
         for number, text in enumerate(file, start=1):
@@ -196,10 +196,10 @@ def _read_file(path: str, first: int, check: _Check) -> Iterator[Tuple[int, Ambi
 
 
 def _parse(record: dict, first: int, check: _Check) -> Tuple[int, Ambiguity]:
-    """Return a line and its ambiguous words.
+    """Convert a JSON record into a line number of the corpus and its ambiguous words.
 
     Raises:
-        ValueError: the words do not fit the corpus.
+        ValueError: the record is invalid, or its words are not in the corpus.
     """
     if not isinstance(record, dict) or type(record.get("line")) is not int:
         raise ValueError('an object with "line" is expected')

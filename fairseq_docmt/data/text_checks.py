@@ -22,7 +22,7 @@ BLOCK = 1 << 22
 
 
 def check_unicode(text: str, place: str) -> None:
-    """Refuse characters that UTF-8 cannot write: halves of characters, or bytes of another coding.
+    """Refuse text that is not valid Unicode: lone surrogates or bytes of another encoding.
 
     Raises:
         UserError: the text has such a character.
@@ -32,11 +32,11 @@ def check_unicode(text: str, place: str) -> None:
 
 
 class Symbols(NamedTuple):
-    """Symbols of a dictionary, which no sentence may have as words.
+    """Special symbols of a dictionary, which no sentence may contain as words.
 
     Attributes:
         dictionary: the dictionary.
-        added: index of the first symbol that was added after its words.
+        added: index of the first symbol that was added after the words.
     """
 
     dictionary: Dictionary
@@ -44,11 +44,12 @@ class Symbols(NamedTuple):
 
     @classmethod
     def of(cls, dictionary: Dictionary, added: Iterable[str] = DOCUMENT_SYMBOLS) -> "Symbols":
-        """Return the symbols of a dictionary.
+        """Return the special symbols of a dictionary.
 
         Args:
             dictionary: the dictionary.
-            added: symbols at its end; where they are elsewhere, they are words.
+            added: symbols that count as special at the end of the dictionary; elsewhere in it they
+                count as words.
         """
         known, first = set(added), len(dictionary)
         while first > 0 and dictionary.symbols[first - 1] in known:
@@ -57,28 +58,28 @@ class Symbols(NamedTuple):
 
     @classmethod
     def of_task(cls, task, dictionary: Dictionary) -> "Symbols":
-        """Return the symbols of a dictionary of a task.
+        """Return the special symbols of a dictionary that belongs to a task.
 
         Tasks of fairseq have no added symbols: in their text, ``<sep>`` is a word like any other.
         """
         return cls.of(dictionary, getattr(task, "added_symbols", ()))
 
     def among(self, tokens: np.ndarray) -> np.ndarray:
-        """Return a bool array, True for tokens that are symbols or not in the dictionary at all."""
+        """Return a mask, True for tokens that are special symbols or not in the dictionary."""
         found = tokens >= self.added
         for symbol in (self.dictionary.bos(), self.dictionary.pad(), self.dictionary.eos()):
             found |= tokens == symbol
         return found
 
     def check(self, tokens: Sequence[int], place: str) -> None:
-        """Refuse a sentence that has a symbol as a word.
+        """Refuse a sentence that contains a special symbol as a word.
 
         Args:
             tokens: token ids of the sentence, without the end symbol.
             place: file and line of the sentence, for the message.
 
         Raises:
-            UserError: the sentence has a symbol.
+            UserError: the sentence contains such a symbol.
         """
         tokens = np.asarray(tokens)
         for token in tokens[self.among(tokens)]:
@@ -86,15 +87,15 @@ class Symbols(NamedTuple):
 
 
 def tokens_of(text: str, encode: Callable[[str], str], symbols: Symbols) -> Tensor:
-    """Return the tokens of a sentence, with the end symbol.
+    """Return the token indices of a sentence, with the end symbol.
 
     Args:
         text: the sentence.
-        encode: function from a sentence to words of the dictionary.
+        encode: function from a sentence to words of the dictionary, separated by spaces.
         symbols: symbols of the dictionary.
 
     Raises:
-        UserError: the sentence is not Unicode or has a symbol as a word.
+        UserError: the sentence is not valid Unicode, or contains a special symbol as a word.
     """
     place = f"the sentence {ascii(text):.60}"
     check_unicode(text, place)
@@ -107,15 +108,16 @@ def tokens_of(text: str, encode: Callable[[str], str], symbols: Symbols) -> Tens
 
 
 def check_binarised(name: str, dataset, symbols: Symbols) -> None:
-    """Check that each line of a binarised file is words and the end symbol.
+    """Check that each line of a binarised file consists of words and the final end symbol.
 
     Args:
-        name: the file, for messages.
-        dataset: its lines.
+        name: name of the file, for messages.
+        dataset: lines of the file.
         symbols: symbols of the dictionary.
 
     Raises:
-        UserError: a line has a symbol as a word, or the file has another dictionary.
+        UserError: a line contains a symbol as a word, has no end symbol, or was binarised with
+            another dictionary.
     """
     ends = np.cumsum(np.asarray(dataset.sizes), dtype=np.int64)
     first = 0
@@ -134,11 +136,11 @@ def check_binarised(name: str, dataset, symbols: Symbols) -> None:
 
 
 def _tokens(dataset, first: int, last: int, start: int, end: int) -> np.ndarray:
-    """Return the tokens of some lines.
+    """Return the tokens of consecutive lines, in a single array.
 
     Args:
-        dataset: lines.
-        first, last: lines from ``first`` to before ``last``.
+        dataset: lines of a binarised file.
+        first, last: range of lines, from ``first`` to before ``last``.
         start, end: the same range in tokens, counted from the beginning of the file.
     """
     index, buffer = getattr(dataset, "_index", None), getattr(dataset, "_bin_buffer", None)
@@ -178,16 +180,16 @@ AGAIN = "copy the data folder again, or binarise the split again"
 
 
 def check_split(folder: str, split: str, languages: Sequence[str], combined: bool = False) -> None:
-    """Check that no file of a split is missing, empty or cut; a split without files passes.
+    """Check that no file of a split is missing, empty or truncated; accept a split without files.
 
     Args:
         folder: data folder.
         split: name of the split, such as ``train``.
         languages: source and target language.
-        combined: whether ``train1``, ``train2``, ... are read, too.
+        combined: whether ``train1``, ``train2``, ... are checked too.
 
     Raises:
-        UserError: naming the file.
+        UserError: a file is missing, empty or truncated.
     """
     source, target = languages
     sides = []  # of the first part
@@ -214,13 +216,13 @@ def check_split(folder: str, split: str, languages: Sequence[str], combined: boo
 
 
 def check_side(path: str) -> None:
-    """Check that the files of one side of a split are complete, if it is there.
+    """Check that the two files of one side of a split are complete, if they exist.
 
     Args:
-        path: files without ``.bin`` and ``.idx``.
+        path: path of the files without ``.bin`` and ``.idx``.
 
     Raises:
-        UserError: only one of the two files exists, or a file is empty or cut.
+        UserError: only one of the two files exists, a file is empty, or the index is truncated.
     """
     index, tokens = f"{path}.idx", f"{path}.bin"
     for missing, other in ((index, tokens), (tokens, index)):

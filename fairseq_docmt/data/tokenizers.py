@@ -1,4 +1,4 @@
-"""For fairseq: ``--tokenizer jieba``, and ``--bpe sentencepiece`` with clear error messages."""
+"""Tokenizers for fairseq: ``--tokenizer jieba``, and ``--bpe sentencepiece`` with clear errors."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ class SentencePieces(SentencepieceBPE):
     """``--bpe sentencepiece`` of fairseq, which also decodes byte pieces (``<0xE4>``).
 
     Raises:
-        UserError: the file is missing or not a model.
+        UserError: the file is missing or not a SentencePiece model.
     """
 
     def __init__(self, cfg):
@@ -26,13 +26,13 @@ class SentencePieces(SentencepieceBPE):
             raise UserError(f"{path} is not a SentencePiece model") from None
 
     def decode(self, x: str) -> str:
-        """Return the text of pieces."""
+        """Join SentencePiece tokens into text."""
         return join_pieces(x)
 
 
 @dataclass
 class JiebaTokenizerConfig(FairseqDataclass):
-    """Options of the jieba tokenizer."""
+    """Options of ``--tokenizer jieba``: the target language."""
 
     jieba_target_lang: str = field(
         default="en", metadata={"help": "target language, for the Moses detokenizer"}
@@ -43,7 +43,7 @@ class JiebaTokenizerConfig(FairseqDataclass):
 class JiebaTokenizer:
     """Tokenizer of Chinese source text (jieba) and detokenizer of the target language (Moses).
 
-    The word segmentation is that of ``data_prep/prepare.py``.
+    Words are segmented as in ``data_prep/prepare.py``.
     """
 
     def __init__(self, cfg: JiebaTokenizerConfig):
@@ -51,9 +51,9 @@ class JiebaTokenizer:
         self._detokenize = TextForm("moses").detokenize(cfg.jieba_target_lang)
 
     def encode(self, x: str) -> str:
-        """Return source text with words separated by spaces."""
+        """Segment Chinese source text into words separated by spaces."""
         return self._cut(x)
 
     def decode(self, x: str) -> str:
-        """Return detokenized target text."""
+        """Detokenize target text."""
         return self._detokenize(x)

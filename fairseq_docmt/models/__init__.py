@@ -1,4 +1,4 @@
-"""Model architectures (``--arch``)."""
+"""Model architectures, selected by ``--arch``."""
 
 from fairseq_docmt.models import (  # noqa: F401
     cache_rnn,

@@ -2,8 +2,8 @@
 
 fairseq's transformer has a nested dataclass (``encoder.layers``) and reads options by the names of
 flags (``encoder_layers``).  Here all options of a model are in one dataclass, by the names of their
-flags, which ``fairseq-train`` and ``fairseq-hydra-train`` read.  An option that is not given is
-None, so that an architecture function finds out what to set, with both commands.
+flags, which ``fairseq-train`` and ``fairseq-hydra-train`` read.  With both commands, an option that
+is not given is None, which tells the architecture function to set its default.
 """
 
 import logging
@@ -53,11 +53,11 @@ NEW = "new"
 
 
 def options_dataclass(architecture: Callable, *configs: type) -> type:
-    """Return a dataclass with the options of several dataclasses, by the names of their flags.
+    """Merge the options of several dataclasses into one dataclass, with fields named like flags.
 
     Args:
-        architecture: function that sets the missing options of a namespace, which are None by
-            default.
+        architecture: function that sets the missing options of a namespace; the options that it
+            sets are None by default.
         configs: dataclasses; the options of nested ones are prefixed with the field's name.
     """
     decided = Namespace()
@@ -77,7 +77,7 @@ def options_dataclass(architecture: Callable, *configs: type) -> type:
 
 
 def options_of(config: type, prefix: str = "") -> Iterator[Tuple[str, type, Field]]:
-    """Return (name, type, field) for each option of a dataclass and of dataclasses nested in it."""
+    """Yield (name, type, field) for each option of a dataclass and of dataclasses nested in it."""
     for option in fields(config):
         flag = prefix + option.name
         if isinstance(option.type, type) and issubclass(option.type, FairseqDataclass):
@@ -92,7 +92,7 @@ def _follows_another(option: Field) -> bool:
 
 
 def set_defaults(args, config: type) -> None:
-    """Set missing options to the defaults of a dataclass."""
+    """Set the options that ``args`` lacks to the defaults of a dataclass, in place."""
     for option in fields(config):
         if option.name != "_name":
             setattr(args, option.name, getattr(args, option.name, option.default))
@@ -102,7 +102,8 @@ def with_defaults(cfg, architecture: Callable) -> Namespace:
     """Return the options of a model, completed by its architecture.
 
     Args:
-        cfg: options by name; None for options that are not given. ``_name`` may be a variant.
+        cfg: options by name; None for options that are not given. ``_name`` may name a variant
+            of the architecture, such as ``rnnsearch_512``.
         architecture: architecture function of the model.
     """
     if OmegaConf.is_config(cfg):
@@ -130,7 +131,7 @@ def completed(cls: type, cfg) -> Namespace:
         cfg: options by name.
 
     Raises:
-        UserError: see :func:`~fairseq_docmt.errors.check_metadata`.
+        UserError: an option is too small, or lacks an option that it needs.
     """
     args = with_defaults(cfg, cls.architecture)
     check_metadata(getattr(cls, "__dataclass"), lambda name: getattr(args, name, None))  # noqa: B009
@@ -216,12 +217,12 @@ class ExtendedModel:
 
 
 class DocumentTransformer(ExtendedModel, TransformerModel):
-    """Base of transformers with an encoder and decoder of this package.
+    """Base class of transformers whose encoder and decoder are classes of this package.
 
     Attributes:
         encoder_class, decoder_class: classes of encoder and decoder.
-        unsupported: options of fairseq's transformer that this one does not support, besides
-            :data:`UNSUPPORTED`.
+        unsupported: options of fairseq's transformer that the model does not support, in addition
+            to :data:`UNSUPPORTED`.
     """
 
     encoder_class: type
@@ -235,10 +236,7 @@ class DocumentTransformer(ExtendedModel, TransformerModel):
 
     @classmethod
     def check_options(cls, args):
-        """Check the complete options of a model, and convert some of them in place.
-
-        Attention heads must divide the width of their side.
-        """
+        """Refuse unsupported options, and numbers of heads that do not divide the width."""
         for option in (*UNSUPPORTED, *cls.unsupported):
             if getattr(args, option, False):
                 name = cls.architecture.__name__
@@ -253,22 +251,22 @@ class DocumentTransformer(ExtendedModel, TransformerModel):
 
     @classmethod
     def build_encoder(cls, args, src_dict, embed_tokens):
-        """Build the encoder."""
+        """Build an instance of ``encoder_class``, which is given the index of ``<sep>``."""
         cfg = TransformerConfig.from_namespace(args)
         return cls.encoder_class(cfg, src_dict, embed_tokens, separator_index(src_dict))
 
     @classmethod
     def build_decoder(cls, args, tgt_dict, embed_tokens):
-        """Build the decoder."""
+        """Build an instance of ``decoder_class``, which is given the index of ``<sep>``."""
         cfg = TransformerConfig.from_namespace(args)
         return cls.decoder_class(cfg, tgt_dict, embed_tokens, separator_index(tgt_dict))
 
 
 class PackedTargets:
-    """Mixin for models that may return logits of the positions with loss only."""
+    """Mixin for models that can return logits only for the target positions with a loss."""
 
     def get_targets(self, sample, net_output):
-        """Return the targets of the logits: of all positions, or of those with loss."""
+        """Return the targets that match the logits: all, or only those of positions with a loss."""
         target, positions = sample["target"], net_output[1].get("positions")
         return target if positions is None else target.flatten()[positions].unsqueeze(0)
 
@@ -278,7 +276,8 @@ class StreamModel(PackedTargets):
 
     The encoder takes ``starts``, ``lanes`` and ``doc_state``
     (:class:`~fairseq_docmt.data.batch.NetInput`). The extra outputs of the decoder include
-    ``doc_state``, a dict of tensors whose first dimension is the lane.
+    ``doc_state``, a dict of tensors whose first dimension is the lane: one of the documents that
+    are read side by side.
     """
 
     is_document_recurrent = True
@@ -303,8 +302,8 @@ class StreamModel(PackedTargets):
             row_groups: :class:`~fairseq_docmt.data.batch.RowGroupings`, or None.
 
         Returns:
-            (rows, T, V) logits, with ``row_groups`` (1, N, V), those of the N positions with loss;
-            and extra outputs with the new document state, ``doc_state``.
+            (rows, T, V) logits of T tokens over V words, or with ``row_groups`` (1, N, V) logits of
+            the N positions with loss; and extra outputs, with the new ``doc_state``.
         """
         encoder_out = self.encoder(
             src_tokens,

@@ -20,7 +20,7 @@ NEW_PARAMETERS = (".cache_gate.",)
 # fairseq reads these annotations at run time: keep ChoiceEnum here.
 @dataclass
 class CacheConfig(FairseqDataclass):
-    """Options of ``cache_rnn``."""
+    """Options that ``cache_rnn`` adds to ``rnnsearch``: cache size, fusion and overwriting."""
 
     cache_size: int = field(
         default=25, metadata={"help": "number of slots of the cache; 0: no cache", "at_least": 0}
@@ -36,7 +36,7 @@ class CacheConfig(FairseqDataclass):
 
 
 def cache_rnn(args):
-    """Set the sizes used in the paper: embeddings of 620, states of 1000, 25 slots."""
+    """Default to the sizes of the paper: embeddings of 620, states of 1000, 25 cache slots."""
     set_defaults(args, CacheConfig)
     rnnsearch(args)
 
@@ -51,7 +51,7 @@ class CacheRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
 
     @classmethod
     def build_decoder(cls, args, *parts):
-        """Build the decoder with its cache."""
+        """Build the decoder with a cache of ``--cache-size`` slots."""
         return CacheDecoder(
             *parts,
             cache_size=args.cache_size,
@@ -63,8 +63,8 @@ class CacheRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
     def train(self, mode: bool = True):
         """Set the training mode; frozen pre-trained parts stay in evaluation mode.
 
-        Section 3.4: the stored attention contexts and states "remain the same". Only the output
-        layer then has dropout, as in the paper.
+        In section 3.4 of the paper, the stored attention contexts and states "remain the same". As
+        there, only the output layer then has dropout.
         """
         super().train(mode)
         if not any(parameter.requires_grad for parameter in self.encoder.parameters()):

@@ -1,4 +1,4 @@
-"""RNNSearch with local context, the baselines of Maruf and Haffari (2018), table 4.
+"""RNNSearch with local context: the baselines of Maruf and Haffari (2018), table 4.
 
 Jean, Lauly, Firat and Cho (2017), "Does Neural Machine Translation Benefit from Larger Context?";
 Wang, Tu, Way and Liu (2017), "Exploiting Cross-Sentence Context for Neural Machine Translation".
@@ -37,7 +37,7 @@ ENCODERS = {
 # fairseq reads these annotations at run time: keep ChoiceEnum here.
 @dataclass
 class ContextConfig(FairseqDataclass):
-    """Options of ``context_rnn``."""
+    """Options that ``context_rnn`` adds to ``rnnsearch``: the kind of context, or none."""
 
     context: ChoiceEnum(tuple(ENCODERS)) = field(
         default="previous-target",
@@ -53,7 +53,7 @@ class ContextConfig(FairseqDataclass):
 
 
 def context_rnn(args):
-    """Set the size of Maruf and Haffari (2018): 512, attention 256, two decoder layers."""
+    """Default to Maruf and Haffari (2018): width 512, attention size 256, two decoder layers."""
     set_defaults(args, ContextConfig)
     rnnsearch_512(args)
 
@@ -69,14 +69,14 @@ class ContextRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
 
     @classmethod
     def build_encoder(cls, args, *parts):
-        """Build the encoder, with previous source sentences if ``--context`` uses them."""
+        """Build the encoder, which reads previous source sentences if ``--context`` needs them."""
         encoder = ENCODERS[str(args.context)](*parts)
         encoder.no_context = args.no_context
         return encoder
 
     @classmethod
     def build_decoder(cls, args, *parts):
-        """Build the decoder for the chosen ``--context``."""
+        """Build the decoder that reads the context chosen by ``--context``."""
         if args.context == "previous-target":
             return PreviousTargetDecoder(*parts)
         hierarchical = args.context == "hierarchical"
@@ -88,9 +88,9 @@ class ContextRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
         )
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Keep the initialisation of new modules that the checkpoint lacks.
+        """Drop a layer that only older checkpoints have, and keep new modules as initialised.
 
-        Also drop a layer that only older checkpoints have.
+        New modules are those that the checkpoint of a simpler model lacks.
         """
         earlier = [key for key in state_dict if ".context_initial." in key and "encoder" in key]
         for key in earlier:

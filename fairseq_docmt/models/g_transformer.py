@@ -1,4 +1,4 @@
-"""G-Transformer: attention by sentence, with the document in the top layers.
+"""G-Transformer: attention within each sentence, in the top layers also to the whole document.
 
 Bao et al. (2021), "G-Transformer for Document-level Machine Translation".
 """
@@ -25,7 +25,7 @@ NEW_PARAMETERS = ("attn.document", "attn.gate")
 
 @dataclass
 class GTransformerConfig(FairseqDataclass):
-    """Options of ``g_transformer``: the layers with combined attention, counted from the top."""
+    """Options of ``g_transformer``: how many top layers also attend to the whole document."""
 
     encoder_context_layers: int = field(
         default=2,
@@ -51,7 +51,7 @@ class GTransformerConfig(FairseqDataclass):
 
 
 def g_transformer(args):
-    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    """Default to transformer base: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
     set_defaults(args, GTransformerConfig)
     base_architecture(args)
 
@@ -61,7 +61,7 @@ def g_transformer(args):
     dataclass=options_dataclass(g_transformer, TransformerConfig, GTransformerConfig),
 )
 class GTransformerModel(DocumentTransformer):
-    """Transformer with group attention; it can start from a transformer, which has no context."""
+    """Transformer with group attention; it can be finetuned from a sentence-level transformer."""
 
     architecture = staticmethod(g_transformer)
     unsupported = (*CHECKPOINTING, *LAYERDROP, *PRUNING)
@@ -71,7 +71,7 @@ class GTransformerModel(DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check the complete options of a model, and convert some of them in place."""
+        """Check all options; refuse more layers with document attention than the model has."""
         super().check_options(args)
         for part, layers in (
             ("encoder", args.encoder_layers),

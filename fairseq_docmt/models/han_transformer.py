@@ -27,7 +27,7 @@ NEW_PARAMETERS = (".hierarchical.",)
 # fairseq reads these annotations at run time: keep ChoiceEnum here.
 @dataclass
 class HANConfig(FairseqDataclass):
-    """Options of ``han_transformer``."""
+    """Options that ``han_transformer`` adds to the transformer: side and length of the context."""
 
     context_side: ChoiceEnum(("both", "source", "target")) = field(
         default="both",
@@ -46,7 +46,7 @@ class HANConfig(FairseqDataclass):
 
 
 def han_transformer(args):
-    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    """Default to transformer base: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
     set_defaults(args, HANConfig)
     base_architecture(args)
 
@@ -55,7 +55,7 @@ def han_transformer(args):
     "han_transformer", dataclass=options_dataclass(han_transformer, TransformerConfig, HANConfig)
 )
 class HANTransformerModel(StreamModel, DocumentTransformer):
-    """Transformer that attends to states of previous sentences, at the top of either side."""
+    """Transformer with attention to previous sentences above the encoder, the decoder or both."""
 
     new_parameters = NEW_PARAMETERS
     doc_state_options = ("context_sentences",)
@@ -65,7 +65,7 @@ class HANTransformerModel(StreamModel, DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check the complete options of a model, and convert some of them in place."""
+        """Check all options; target context needs decoder output and embeddings of equal width."""
         super().check_options(args)
         output_dim = int(args.decoder_output_dim)  # fairseq-train gives it as text
         if args.context_side != "source" and output_dim != args.decoder_embed_dim:

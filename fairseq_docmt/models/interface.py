@@ -26,20 +26,20 @@ class DocumentModel(Protocol):
         is_document_recurrent: the model passes a document state from sentence to sentence.
             ``forward`` and the encoder take ``starts``, ``lanes``, ``doc_state`` and ``row_groups``
             (:mod:`fairseq_docmt.data.batch`); searches call the encoder without ``lanes`` and
-            ``row_groups``.  The extra outputs of the decoder have the next ``doc_state``.
+            ``row_groups``.  The extra outputs of the decoder contain the next ``doc_state``.
             Default: False.
         doc_state_options: names of options that determine the size of the document state, but not
-            that of parameters.  They cannot be changed within an epoch.  Default: none.
+            the size of parameters.  They cannot be changed within an epoch.  Default: none.
         needed_task: name of the task that gives the model its context.  Default: None, for a model
-            of whole sequences.
+            whose context is part of its input sequence.
         reads_documents: the rows of a batch are the sentences of whole documents, and ``forward``
             takes ``documents`` (:mod:`fairseq_docmt.data.batch`).  Default: False.
         remembers_translations: the model also reads translations of the other sentences of a
             document.  Default: False.
         needs_several_sentences: what the model adds to a transformer has no effect on a sequence
             of one sentence.  Default: False.
-        full_context_alignment: alignments need the whole output (fairseq's ``transformer_align``).
-            Default: False.
+        full_context_alignment: the model aligns words only after the whole output is known
+            (fairseq's ``transformer_align``).  Default: False.
     """
 
     is_document_recurrent: bool
@@ -51,10 +51,10 @@ class DocumentModel(Protocol):
     full_context_alignment: bool
 
     def load_pretrained_parts(self, sentences: Iterable[Tensor], read: Callable) -> None:
-        """Load parts of the model that were trained before.
+        """Load parts of the model that were trained separately, from their checkpoints.
 
         Args:
-            sentences: sentences (S,) of the training set, from which statistics may be computed.
+            sentences: sentences of the training set, 1-D tensors, to compute statistics from.
             read: function from the path of a checkpoint to its parameters by name.
         """
 
@@ -63,9 +63,9 @@ class DocumentEncoder(Protocol):
     """Attributes and methods that an encoder may have.
 
     Attributes:
-        reach: number of tokens on each side that a layer attends to.  An encoder with a ``reach``
-            has ``encode_further``, and its decoder has ``independent`` and ``with_source``.
-            None, the default, for an encoder that attends to the whole source.
+        reach: number of tokens on each side of a token that a layer attends to.  An encoder with
+            a ``reach`` has ``encode_further``, and its decoder has ``independent`` and
+            ``with_source``.  None, the default, for an encoder that attends to the whole source.
     """
 
     reach: Optional[int]
@@ -75,12 +75,13 @@ class DocumentEncoder(Protocol):
 
         Args:
             src_tokens: (bsz, S) padded sources, which begin with those of the last call.
-            before: second result of the last call, None in the first.
+            before: second result of the last call; None in the first call.
 
         Returns:
-            The encoder output, ``encoder_out`` [(S, bsz, C)] with right padding, and ``before`` for
-            the next call, with ``final`` and ``of_rows``
-            (:class:`~fairseq_docmt.modules.window.window_encoder.GrowingSource`).
+            The encoder output, whose ``encoder_out`` is [(S, bsz, C)] for S tokens and C channels,
+            right-padded; and the object to pass as ``before`` in the next call, which has
+            ``final`` and ``of_rows`` like
+            :class:`~fairseq_docmt.modules.window.window_encoder.GrowingSource`.
         """
 
 
@@ -101,11 +102,12 @@ class DocumentDecoder(Protocol):
 
         Args:
             new_tokens: (bsz, n) right-padded tokens that follow those read before.
-            encoder_out: encoder output of the same rows, or of the sentences that share it.
-            incremental_state: state after the tokens before, empty at the beginning.
+            encoder_out: encoder output of the same rows, or of fewer sentences, each shared by
+                several rows.
+            incremental_state: state after the tokens before; empty at the beginning.
 
         Returns:
-            (bsz, n, C) features and extra outputs.
+            (bsz, n, C) features of the new tokens, and extra outputs.
         """
 
     def next_doc_state(self, prev_output_tokens: Tensor, encoder_out: dict) -> DocumentState:
@@ -129,17 +131,17 @@ class DocumentDecoder(Protocol):
         """Return the incremental state for a longer source.
 
         Args:
-            incremental_state: state after tokens that are :meth:`independent` of what is new.
+            incremental_state: state after tokens that are :meth:`independent` of the added source.
             encoder_out: encoder output of the longer source.
             unchanged: number of leading source columns that are the same.
         """
 
 
 def complete_in_place(cfg, task_cfg) -> None:
-    """Write the options that are not given into the configuration of a new model.
+    """Fill in the options that are missing in the configuration of a new model.
 
-    Checkpoints then have all of them.  With ``fairseq-train``, a task and its model have the same
-    maximum numbers of positions; those of the task are also the defaults here.
+    Its checkpoints then contain all options.  The maximum numbers of positions default to those of
+    the task, as with ``fairseq-train``.
     """
     name = name_of(cfg)
     model = ARCH_MODEL_REGISTRY.get(name)
@@ -156,7 +158,7 @@ def complete_in_place(cfg, task_cfg) -> None:
 
 
 def is_document_recurrent(model) -> bool:
-    """Return whether a model passes a state from sentence to sentence."""
+    """Return whether a model passes a document state from sentence to sentence."""
     return getattr(model, "is_document_recurrent", False)
 
 
@@ -171,7 +173,7 @@ def reads_documents(model) -> bool:
 
 
 def needed_task(model) -> Optional[str]:
-    """Return the task that gives a model its context, None for a model of whole sequences."""
+    """Return the task that gives a model its context; None if the input sequence contains it."""
     return getattr(model, "needed_task", None)
 
 
@@ -181,12 +183,12 @@ def remembers_translations(model) -> bool:
 
 
 def needs_several_sentences(model) -> bool:
-    """Return whether what a model adds has no effect on a sequence of one sentence."""
+    """Return whether the context options of a model have no effect on single sentences."""
     return getattr(model, "needs_several_sentences", False)
 
 
 def load_pretrained_parts(model, sentences: Iterable[Tensor]) -> None:
-    """Load the parts of a model that were trained before, if it has such parts."""
+    """Load the parts of a model that were trained separately, if it has such parts."""
     load = getattr(model, "load_pretrained_parts", None)
     if load is not None:
         load(sentences, lambda path: read_checkpoint(path).weights)
@@ -198,14 +200,14 @@ def has_attention_weights(model) -> bool:
 
 
 def aligns_whole_outputs(model) -> bool:
-    """Return whether the alignments of a model need the whole output."""
+    """Return whether a model aligns words only after the whole output is known."""
     return getattr(model, "full_context_alignment", False)
 
 
 def separate_beams(model) -> None:
-    """Undo ``set_beam_size`` of fairseq's BART.
+    """Undo ``set_beam_size`` of fairseq's BART; do nothing for models without this method.
 
-    After a call of that method, only fairseq's own search can use the decoder, and the model can no
+    After ``set_beam_size``, only fairseq's own search can use the decoder, and the model can no
     longer be trained.
     """
     set_beam_size = getattr(model, "set_beam_size", None)
@@ -216,7 +218,7 @@ def separate_beams(model) -> None:
 
 
 def prefill_of(decoder) -> Optional[Callable]:
-    """Return the ``prefill`` of a decoder, None if it has none."""
+    """Return the ``prefill`` method of a decoder; None if it has none."""
     return getattr(decoder, "prefill", None)
 
 
@@ -229,7 +231,7 @@ def state_after(model, prev_output_tokens: Tensor, encoder_out: dict) -> Documen
     """Return the document state after the decoder has read a sentence.
 
     Args:
-        model: model that :func:`is_document_recurrent`.
+        model: model for which :func:`is_document_recurrent` is true.
         prev_output_tokens: (bsz, T) decoder input, right-padded.
         encoder_out: encoder output of the same rows.
     """

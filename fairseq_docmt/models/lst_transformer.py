@@ -22,7 +22,7 @@ from fairseq_docmt.modules.lst import LSTTransformerDecoder, LSTTransformerEncod
 
 @dataclass
 class LSTConfig(FairseqDataclass):
-    """Options of ``lst_transformer``."""
+    """Option of ``lst_transformer``: separate projections for sentence and document attention."""
 
     separate_projections: bool = field(
         default=False,
@@ -35,7 +35,7 @@ class LSTConfig(FairseqDataclass):
 
 
 def lst_transformer(args):
-    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    """Default to transformer base: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
     set_defaults(args, LSTConfig)
     base_architecture(args)
 

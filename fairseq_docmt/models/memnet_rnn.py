@@ -40,7 +40,7 @@ NEW_PARAMETERS = (".source_memory.", ".target_query.", ".of_memory.")
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class MemnetConfig(FairseqDataclass):
-    """Options of ``memnet_rnn``."""
+    """Options that ``memnet_rnn`` adds to ``rnnsearch``: memories and sentence language models."""
 
     context_side: ChoiceEnum(["source", "target", "both"]) = field(
         default="both", metadata={"help": "sides of the document with a memory"}
@@ -70,7 +70,7 @@ class MemnetConfig(FairseqDataclass):
 
 @contextlib.contextmanager
 def evaluating(model: nn.Module):
-    """Set evaluation mode within the context, then restore the mode of each module."""
+    """Use evaluation mode inside a ``with`` block, then restore the mode of each module."""
     before = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -81,7 +81,7 @@ def evaluating(model: nn.Module):
 
 
 def memnet_rnn(args):
-    """Set the size of the paper: 512, attention 256, two decoder layers."""
+    """Default to the sizes of the paper: width 512, attention 256, two decoder layers."""
     set_defaults(args, MemnetConfig)
     rnnsearch_512(args)
 
@@ -102,7 +102,7 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
 
     @classmethod
     def build_model(cls, args, task):
-        """Build a model; it keeps the paths of its language models to load them later."""
+        """Build a model that stores the paths of ``--sentence-lm``; the files are loaded later."""
         model = super().build_model(args, task)
         model.sentence_lm = args.sentence_lm
         return model
@@ -153,16 +153,16 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
 
         Args:
             src_tokens, src_lengths, prev_output_tokens, **kwargs: see fairseq's models.
-            documents: (rows,) document number of each row; None for no memory readings.
+            documents: (rows,) document number of each row; None to leave out the memories.
             drafts: (rows, U) translations for the target memory, right-padded and starting with
                 ``</s>``; None for ``prev_output_tokens``, where the query of a sentence excludes
                 its own translation.
-            row_groups: rows of similar length; the logits are then those of the N positions with
-                loss, (1, N, V).
-            draft_groups: the same by the lengths of the drafts.
+            row_groups: groups of rows of similar length, or None.
+            draft_groups: the same, grouped by the lengths of the drafts.
 
         Returns:
-            (rows, T, V) logits, and extra outputs.
+            (rows, T, V) logits of T tokens over V words, or with ``row_groups`` (1, N, V) logits of
+            the N positions with loss; and extra outputs.
         """
         encoder_out = self.encoder(
             src_tokens, src_lengths=src_lengths, documents=documents, row_groups=row_groups
@@ -184,7 +184,7 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
     def _target_cells(
         self, encoder_out, src_tokens, src_lengths, previous, documents, groups
     ) -> Tensor:
-        """Compute (rows, d) target cells as in decoding: without dropout, even in training."""
+        """Compute the (rows, d) cells of the target memory without dropout, even in training."""
         if self.training:
             with evaluating(self):
                 evaluated = self.encoder(src_tokens, src_lengths=src_lengths, documents=documents)

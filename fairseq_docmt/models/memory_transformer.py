@@ -33,7 +33,7 @@ NEW_PARAMETERS = (".memories.",)
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class MemoryConfig(FairseqDataclass):
-    """Options of ``memory_transformer``."""
+    """Options of ``memory_transformer``: size, sides, layers and gradients of its memories."""
 
     memory_size: int = field(
         default=16, metadata={"help": "number of vectors of each memory", "at_least": 1}
@@ -64,10 +64,10 @@ class MemoryConfig(FairseqDataclass):
 
 
 def layers_with_memory(args, side: str) -> List[int]:
-    """Return the numbers of the layers of ``encoder`` or ``decoder`` with a memory.
+    """Return which layers of a side, ``encoder`` or ``decoder``, have a memory, numbered from 0.
 
     Raises:
-        UserError: ``--memory-layers`` is not a list of existing layers, or there is no layer.
+        UserError: ``--memory-layers`` is not a list of existing layers, or the side has no layers.
     """
     if args.context_side == {"encoder": "target", "decoder": "source"}[side]:
         return []
@@ -92,7 +92,7 @@ def layers_with_memory(args, side: str) -> List[int]:
 
 
 def memory_transformer(args):
-    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    """Default to transformer base: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
     set_defaults(args, MemoryConfig)
     base_architecture(args)
 
@@ -102,7 +102,7 @@ def memory_transformer(args):
     dataclass=options_dataclass(memory_transformer, TransformerConfig, MemoryConfig),
 )
 class MemoryTransformerModel(StreamModel, DocumentTransformer):
-    """Transformer with a recurrent memory; the cost of a sentence is independent of context."""
+    """Transformer with a recurrent memory: long context does not make a sentence more expensive."""
 
     new_parameters = NEW_PARAMETERS
     doc_state_options = ("memory_gradient_sentences",)
@@ -112,7 +112,7 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check the complete options of a model, and convert some of them in place."""
+        """Check all options; replace ``memory_layers`` by the layers of encoder and decoder."""
         super().check_options(args)
         args.memory_layers = {
             side: layers_with_memory(args, side) for side in ("encoder", "decoder")

@@ -28,7 +28,7 @@ NEW_PARAMETERS = (".context_attn", ".context_encoder.layer", ".context_encoder.e
 # fairseq reads these annotations at run time: keep ChoiceEnum here.
 @dataclass
 class MultiEncoderConfig(FairseqDataclass):
-    """Options of ``multi_encoder_transformer``."""
+    """Options of ``multi_encoder_transformer``: the context, its encoders and their integration."""
 
     context_side: ChoiceEnum(("source", "target", "both")) = field(
         default="source",
@@ -62,7 +62,7 @@ class MultiEncoderConfig(FairseqDataclass):
 
 
 def multi_encoder_transformer(args):
-    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    """Default to transformer base: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
     set_defaults(args, MultiEncoderConfig)
     base_architecture(args)
 
@@ -82,7 +82,7 @@ class MultiEncoderTransformerModel(StreamModel, DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check the complete options of a model, and convert some of them in place."""
+        """Check all options; refuse ``--share-context-encoder`` with options that contradict it."""
         super().check_options(args)
         if args.share_context_encoder and args.context_side == "target":
             raise UserError(

@@ -30,7 +30,7 @@ NEW_PARAMETERS += ("causal_matrices.pool", "cross_matrices.pool")
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class RFAConfig(FairseqDataclass):
-    """Options of ``rfa_transformer``."""
+    """Options of ``rfa_transformer``: random features, key weights and the sentential gate."""
 
     cross_feature_dim: int = field(
         default=256,
@@ -127,14 +127,14 @@ class RFATransformerEncoder(SharedSourceEncoder):
     """Transformer encoder with optional random feature attention."""
 
     def build_encoder_layer(self, cfg):
-        """Build a layer of the encoder."""
+        """Build an encoder layer, with random feature attention if ``--rfa-encoder`` is given."""
         if cfg.rfa_encoder:
             return wrapped(RFAEncoderLayer(cfg), cfg)
         return super().build_encoder_layer(cfg)
 
 
 def rfa_transformer(args):
-    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    """Default to transformer base: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
     set_defaults(args, RFAConfig)
     base_architecture(args)
 
@@ -151,7 +151,7 @@ class RFATransformerModel(DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check the complete options of a model, and convert some of them in place."""
+        """Check all options, such as the number of random matrices and the options of gates."""
         super().check_options(args)
         _check_pool(args)
         of_gates = {
@@ -171,15 +171,15 @@ class RFATransformerModel(DocumentTransformer):
 
     @property
     def needs_several_sentences(self) -> bool:
-        """Whether there are sentential gates, which need a separator to do anything."""
+        """Whether the decoder has sentential gates, which act only where a new sentence begins."""
         return any(layer.self_attn.gate is not None for layer in self.decoder.layers)
 
 
 def _check_pool(args) -> None:
-    """Check the options of the pool of random matrices.
+    """Check that the pool of random matrices has one for each attention head that uses it.
 
     Raises:
-        UserError: the pool is too small.
+        UserError: ``--random-matrices`` is too small.
     """
     heads = args.decoder_attention_heads
     if args.rfa_encoder:
@@ -197,7 +197,7 @@ def _check_pool(args) -> None:
 
 @register_model_architecture("rfa_transformer", "rfa_transformer_iwslt")
 def rfa_transformer_iwslt(args):
-    """Set the size of the paper's IWSLT models: base with feed-forward width 1024."""
+    """Default to the size of the paper's IWSLT models: base, but feed-forward width 1024."""
     args.encoder_ffn_embed_dim = getattr(args, "encoder_ffn_embed_dim", 1024)
     args.decoder_ffn_embed_dim = getattr(args, "decoder_ffn_embed_dim", 1024)
     rfa_transformer(args)

@@ -24,7 +24,7 @@ from fairseq_docmt.modules.rnn.gru_encoder import GRUEncoder
 # fairseq reads these annotations at run time: keep typing.Optional here.
 @dataclass
 class RNNSearchConfig(FairseqDataclass):
-    """Options of ``rnnsearch``."""
+    """Options of ``rnnsearch``: layers and sizes, dropout, and shared embeddings."""
 
     encoder_embed_dim: int = field(
         default=620, metadata={"help": "size of source embeddings", "at_least": 1}
@@ -74,7 +74,7 @@ def _embedding(dictionary, size: int) -> nn.Embedding:
 
 
 def rnnsearch(args):
-    """Set the size of Tu et al. (2018): embeddings of 620, states of 1000, one layer."""
+    """Default to the sizes of Tu et al. (2018): embeddings of 620, states of 1000, one layer."""
     set_defaults(args, RNNSearchConfig)
 
 
@@ -86,10 +86,11 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
 
     @classmethod
     def build_model(cls, args, task):
-        """Build a model.
+        """Build a model with the options ``args`` and the dictionaries of a task.
 
         Raises:
-            UserError: sizes or dictionaries do not fit together.
+            UserError: an option is invalid, or ``--share-all-embeddings`` is given although sizes
+                or dictionaries of the two sides differ.
         """
         args = completed(cls, args)
         source, target = cls._embeddings(args, task)
@@ -116,12 +117,12 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
 
     @classmethod
     def build_encoder(cls, args, *parts):
-        """Build the encoder from its arguments."""
+        """Build a GRU encoder from its arguments ``parts``; models with context override this."""
         return GRUEncoder(*parts)
 
     @classmethod
     def build_decoder(cls, args, *parts):
-        """Build the decoder from its arguments."""
+        """Build a GRU decoder from its arguments ``parts``; models with context override this."""
         return GRUDecoder(*parts)
 
     @staticmethod
@@ -144,7 +145,7 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
 
 @register_model_architecture("rnnsearch", "rnnsearch_512")
 def rnnsearch_512(args):
-    """Set the size of Maruf and Haffari (2018): 512, attention 256, two decoder layers."""
+    """Default to Maruf and Haffari (2018): width 512, attention size 256, two decoder layers."""
     for side in ("encoder", "decoder"):
         setattr(args, f"{side}_embed_dim", getattr(args, f"{side}_embed_dim", 512))
         setattr(args, f"{side}_hidden_size", getattr(args, f"{side}_hidden_size", 512))

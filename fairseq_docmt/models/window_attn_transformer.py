@@ -29,7 +29,7 @@ NEW_PARAMETERS = ("self_attn.relative", "decoder.length_ratio")
 # fairseq reads these annotations at run time: keep ChoiceEnum here.
 @dataclass
 class WindowAttentionConfig(FairseqDataclass):
-    """Options of ``window_attn_transformer``."""
+    """Options of ``window_attn_transformer``: window, relative positions and alignment."""
 
     attention_window: int = field(
         default=20,
@@ -80,7 +80,7 @@ class WindowAttentionConfig(FairseqDataclass):
 
 
 def window_attn_transformer(args):
-    """Set the base size: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    """Default to transformer base: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
     set_defaults(args, WindowAttentionConfig)
     base_architecture(args)
 
@@ -90,7 +90,7 @@ def window_attn_transformer(args):
     dataclass=options_dataclass(window_attn_transformer, TransformerConfig, WindowAttentionConfig),
 )
 class WindowAttentionTransformerModel(DocumentTransformer):
-    """Transformer with window attention, linear in time and memory."""
+    """Transformer with window attention, whose time and memory grow linearly with the length."""
 
     new_parameters = NEW_PARAMETERS
     architecture = staticmethod(window_attn_transformer)
@@ -98,7 +98,7 @@ class WindowAttentionTransformerModel(DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check the complete options of a model, and convert some of them in place."""
+        """Check all options; switch off absolute positions if relative positions are chosen."""
         super().check_options(args)
         for name in ("encoder_layers", "decoder_layers"):
             if getattr(args, name) < 1:
@@ -110,10 +110,10 @@ class WindowAttentionTransformerModel(DocumentTransformer):
             args.no_token_positional_embeddings = True
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Keep the initialisation of new modules that the checkpoint lacks.
+        """Adapt the checkpoint of an older version or of a transformer to this model.
 
-        Also convert the token counts of older checkpoints, and leave out learned absolute positions
-        if the model has relative ones.
+        Convert the token counts of older checkpoints, leave out learned absolute positions if the
+        model has relative ones, and keep the initialisation of modules that the checkpoint lacks.
         """
         for part in ("encoder", "decoder"):
             key, absent = f"{part}.embed_positions", getattr(self, part).embed_positions is None

@@ -1,1 +1,1 @@
-"""Pure tensor functions; each has a loop version in :mod:`fairseq_docmt.ops.naive`."""
+"""Tensor operations of the models; :mod:`fairseq_docmt.ops.naive` has loop versions of most."""

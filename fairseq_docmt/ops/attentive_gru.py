@@ -1,7 +1,7 @@
 """A GRU with additive attention to the source at every step (Bahdanau et al. 2015).
 
-Shapes: B sentences with N batch rows each (beams; 1 in training), T steps, S source states, state
-size d, a hidden units of attention.
+Shapes: B sentences with N batch rows each (beams; 1 in training), T steps and S source states; d is
+the state size and ``a`` the number of hidden units of attention.
 """
 
 from typing import Callable, NamedTuple, Optional, Tuple
@@ -14,11 +14,11 @@ from fairseq_docmt.ops.precision import outside_autocast
 
 
 class AttentionParts(NamedTuple):
-    """Source states, projected for attention and for the gates.
+    """S source states of B sentences, projected for attention and for the gates of the GRU.
 
     Attributes:
-        keys: (B, S, a) projections for comparison with the query.
-        gates: (B, S, 3 d) contribution to reset gate, update gate and candidate.
+        keys: (B, S, a) attention keys, with ``a`` hidden units.
+        gates: (B, S, 3 d) contribution to reset gate, update gate and candidate of size d.
         padding: (B, S) True at padding, None if there is none.
     """
 
@@ -65,7 +65,7 @@ def attentive_gru_without_gradients(
     project: Callable[[Tensor], Tensor],
     energy: Tensor,
 ) -> Tuple[Tensor, Tensor]:
-    """Compute :func:`attentive_gru` with any implementation of the state projection, for decoding.
+    """Compute :func:`attentive_gru` for decoding, with any implementation of the state projection.
 
     Args:
         from_input, state, parts, energy: see :func:`attentive_gru`.
@@ -76,7 +76,7 @@ def attentive_gru_without_gradients(
 
 
 def _steps(from_input, state, parts: AttentionParts, project, energy):
-    """Return states including the initial one, attention, and state projections, for all steps."""
+    """Run all steps; return states (also the initial one), attention and state projections."""
     states, attentions, from_states = [state], [], []
     for inputs in from_input.unbind(dim=1):
         from_states.append(project(states[-1]))
@@ -139,25 +139,25 @@ class _AttentiveGRU(torch.autograd.Function):
 
 
 def _split(from_input, from_state, units: int):
-    """Return the query (rows, a), and the gates (rows, 3 d) from the input and from the state."""
+    """Return the attention query, and the contributions of input and state to the GRU gates."""
     query = from_input[:, :units] + from_state[:, :units]
     return query, from_input[:, units:], from_state[:, units:]
 
 
 def _hidden(keys: Tensor, query: Tensor) -> Tensor:
-    """Compute the (B, N, S, a) hidden layer of attention."""
+    """Compute the hidden layer of attention: (sentences, beams, source states, hidden units)."""
     return torch.tanh(keys.unsqueeze(1) + query.view(len(keys), -1, 1, keys.size(-1)))
 
 
 def _softmax(logits: Tensor, padding: Optional[Tensor]) -> Tensor:
-    """Compute (B, N, S) attention; torch accumulates in float32 if logits are in half precision."""
+    """Return attention weights, 0 at padding; torch sums in float32 even in half precision."""
     if padding is not None:
         logits = logits.masked_fill(padding.unsqueeze(1), -float("inf"))
     return logits.softmax(dim=-1)
 
 
 def gru_step(from_input: Tensor, from_state: Tensor, state: Tensor) -> Tensor:
-    """Compute the (rows, d) new state of a GRU, as ``torch.nn.GRUCell`` does.
+    """Compute the new (rows, d) state of a GRU, as ``torch.nn.GRUCell`` does.
 
     Args:
         from_input, from_state: (rows, 3 d) contributions of input and state to reset gate, update
@@ -177,7 +177,7 @@ def _gru_values(from_input: Tensor, from_state: Tensor):
 
 
 def _gru_backward(gradient, from_input, from_state, state):
-    """Compute the gradients of ``from_input``, ``from_state`` and ``state``."""
+    """Return the gradients of the arguments of :func:`gru_step`, given that of its result."""
     reset, update, new, candidate = _gru_values(from_input, from_state)
     d_update = gradient * (state - new) * update * (1 - update)
     d_new = gradient * (1 - update) * (1 - new * new)

@@ -36,12 +36,12 @@ def unit_length(x: Tensor, temperature: Union[Tensor, float] = 1.0) -> Tensor:
 
 
 def kernel_scale(random_vectors: int, feature_map: str) -> float:
-    """Return the factor between a dot product of features and the estimated kernel."""
+    """Return the factor that turns a dot product of features into the kernel estimate."""
     return 1 / random_vectors if feature_map == "sincos" else 0.5 / random_vectors
 
 
 class _SinCos(torch.autograd.Function):
-    """Sine and cosine; saves only their output, which attention keeps anyway, for gradients."""
+    """Sine and cosine features; the backward pass needs only the output, which is stored anyway."""
 
     @staticmethod
     def forward(ctx, projected):
@@ -58,7 +58,7 @@ class _SinCos(torch.autograd.Function):
 
 
 def sincos_features(projected: Tensor) -> Tensor:
-    """Compute the features of Rahimi and Recht (2008), as used by Peng et al. (2021).
+    """Compute the sine and cosine features of Rahimi and Recht (2008), as Peng et al. (2021) do.
 
     Args:
         projected: (..., D) products of a vector with D standard normal vectors.
@@ -88,11 +88,12 @@ FEW_QUERIES = 16
 
 
 class Summary(NamedTuple):
-    """Sums over keys and values, of constant size for any number of tokens.
+    """Sums over keys and values (H heads, B rows), whose size does not depend on the length.
 
     Attributes:
-        sums: (H, B, F, D) sum of outer products of key features and values, ``S`` in the paper.
-        norms: (H, B, F) sum of key features, ``z`` in the paper.
+        sums: (H, B, F, D) sum of outer products of F key features and values of size D (``S`` in
+            the paper).
+        norms: (H, B, F) sum of key features (``z`` in the paper).
     """
 
     sums: Tensor
@@ -100,30 +101,30 @@ class Summary(NamedTuple):
 
 
 def ratio(numerator: Tensor, denominator: Tensor, floor: float) -> Tensor:
-    """Divide a (..., D) numerator by a (...) denominator of at least ``floor``, in its type."""
+    """Divide vectors (..., D) by denominators (...) of at least ``floor``; keep the data type."""
     denominator = denominator.clamp_min(floor).unsqueeze(-1)
     return (numerator / denominator).to(numerator.dtype)
 
 
 def denominators(phi_q: Tensor, norms: Tensor) -> Tensor:
-    """Multiply query features (..., T, F) with sums of key features (..., F), giving (..., T)."""
+    """Multiply query features (..., T, F) by summed key features (..., F); return (..., T)."""
     if phi_q.size(-2) <= FEW_QUERIES:
         return (phi_q * norms.unsqueeze(-2)).sum(dim=-1)
     return (phi_q @ norms.unsqueeze(-1)).squeeze(-1)
 
 
 def summarise(phi_k: Tensor, v: Tensor, weights: Tensor) -> Summary:
-    """Sum up keys (H, B, S, F) and values (H, B, S, D) with weights (H, B, S)."""
+    """Summarise key features (H, B, S, F) and values (H, B, S, D) with key weights (H, B, S)."""
     weights = weights.unsqueeze(-1)
     features = phi_k.transpose(-1, -2)
     return Summary(features @ (v * weights), (features @ weights).squeeze(-1))
 
 
 def for_few_queries(sums: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert sums (..., F, D) to a type and the memory layout that is fastest for few queries.
+    """Convert sums (..., F, D) to ``dtype`` and to the memory layout fastest for few queries.
 
-    In half precision on a CPU this is column-major, which saves oneDNN from reordering rows and is
-    about a third faster.  The compiled kernels need row-major sums.
+    In half precision on a CPU, column-major sums are about a third faster, because oneDNN need not
+    reorder their rows.  The compiled kernels, if there are any, need row-major sums.
     """
     in_half = sums.device.type == "cpu" and dtype in (torch.float16, torch.bfloat16)
     if not in_half or step_kernels.is_compiled():
@@ -133,7 +134,7 @@ def for_few_queries(sums: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def attend_summary(phi_q: Tensor, summary: Summary, floor: float) -> Tensor:
-    """Compute (H, B, T, D) attention of queries (H, B, T, F) to all summarised keys."""
+    """Attend from query features (H, B, T, F) to all summarised keys; return (H, B, T, D)."""
     few = phi_q.size(-2) <= FEW_QUERIES and summary.sums.is_contiguous()
     if few and step_kernels.can_serve(phi_q, *summary):
         norms = summary.norms.contiguous()
@@ -142,7 +143,7 @@ def attend_summary(phi_q: Tensor, summary: Summary, floor: float) -> Tensor:
 
 
 def attend_keys(phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor, floor: float) -> Tensor:
-    """Compute :func:`attend_summary` from keys (H, B, S, F), which is cheaper for few keys."""
+    """Compute :func:`attend_summary` directly from keys and values: cheaper for few keys."""
     scores = (phi_q @ phi_k.transpose(-1, -2)) * weights.unsqueeze(-2)
     return ratio(scores @ v, scores.sum(dim=-1), floor)
 
@@ -188,7 +189,7 @@ def causal_attention(
         chunk_size: tokens in a chunk.
 
     Returns:
-        (H, B, T, D) output, and the summary of all tokens or None.
+        (H, B, T, D) output, and the summary of all tokens; None without ``need_summary``.
     """
     length = v.size(-2)
     chunk = min(chunk_size, length)
@@ -212,7 +213,7 @@ def causal_attention(
 
 
 def _in_chunks(x: Tensor, chunk: int) -> Tensor:
-    """Split (H, B, T, F) into chunks (H, B, N, C, F), padded with zeros."""
+    """Split the T tokens of (H, B, T, F) into chunks, zero-padded: (H, B, chunks, tokens, F)."""
     missing = -x.size(2) % chunk
     if missing > 0:
         x = torch.nn.functional.pad(x, (0, 0, 0, missing))
@@ -232,7 +233,7 @@ def _masked_scores(q: Tensor, k: Tensor, total: Optional[Tensor]) -> Tensor:
 def _summaries(
     k: Tensor, v: Tensor, total: Optional[Tensor], before: Optional[Summary], need_last: bool
 ) -> Tuple[Summary, Optional[Summary]]:
-    """Return summaries before each chunk, (H, B, N, F, D) and (H, B, N, F), and after the last."""
+    """Return the summaries before each chunk (stacked), and the final one or None if not needed."""
     exact = at_least_single(k.dtype)
     if total is not None:
         k = k * (total[..., -1:] - total).exp().unsqueeze(-1).to(k.dtype)

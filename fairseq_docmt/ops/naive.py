@@ -9,14 +9,14 @@ from fairseq_docmt.ops.linear_attention import Summary
 
 
 def sincos_features(x: Tensor, matrix: Tensor) -> Tensor:
-    """Compute (2 D,) features of one vector (d,) with a matrix (D, d)."""
+    """Compute the (2 D,) sines and cosines of a vector (d,), given D random vectors (D, d)."""
     products = [w @ x for w in matrix]
     features = [p.sin() for p in products] + [p.cos() for p in products]
     return torch.stack(features)
 
 
 def positive_features(x: Tensor, matrix: Tensor) -> Tensor:
-    """Compute (2 D,) features of one vector (d,) with a matrix (D, d)."""
+    """Compute the (2 D,) positive features of a vector (d,), given D random vectors (D, d)."""
     exponents = [sign * (w @ x) - x @ x for sign in (1, -1) for w in matrix]
     return torch.stack(exponents).exp()
 
@@ -82,18 +82,18 @@ def causal_attention(
 
 
 def window_attention(q, k, v, centers, size: int, causal=False, key_padding=None, relative=None):
-    """Compute equation 1 of Herold and Ney (2023) for each query, one by one.
+    """Compute window attention (Herold and Ney 2023, equation 1) query by query.
 
     Args:
-        q, k, v: (B, H, I, d) queries, (B, H, J, d) keys and values.
+        q, k, v: (B, H, I, d) queries, (B, H, J, d) keys and values, for B rows and H heads.
         centers: (B, I) position b_i around which query i attends.
-        size: window w, keys on each side.
+        size: number w of visible keys on each side.
         causal: whether keys after the center are hidden.
         key_padding: (B, J) True at keys to be ignored.
-        relative: (2 w + 1, d) embeddings of the distances, from -w to w.
+        relative: (2 w + 1, d) embeddings of the distances from -w to w; None without them.
 
     Returns:
-        (B, H, I, d) attention; zero for queries without keys.
+        (B, H, I, d) output; zeros for queries that see no key.
     """
     rows = []
     for b, h, i in _positions(q):
@@ -114,7 +114,7 @@ def window_attention(q, k, v, centers, size: int, causal=False, key_padding=None
 
 
 def sentence_positions(positions: Tensor, separators: Tensor, ends: bool) -> Tensor:
-    """Count positions (B, T) anew in each sentence, token by token.
+    """Renumber the token positions (B, T) of each row from 1 in every sentence.
 
     Args:
         positions: position of each token in its row, from 1; 0 at padding.
@@ -145,20 +145,20 @@ def _put(output: Tensor, where, value: Tensor) -> Tensor:
 
 
 def attentive_gru(from_input, state, keys, gates, padding, weight, bias, energy):
-    """Compute attention and GRU of each sentence, step by step, without beams.
+    """Run a GRU with attention to the source, sentence by sentence and step by step.
 
     Args:
-        from_input: (B, T, a + 3 d) products of the inputs for the attention (a units) and for the
-            gates of the GRU (reset, update, new).
+        from_input: (B, T, a + 3 d) projected inputs: contribution to the attention query (``a``
+            units) and to the reset gate, update gate and candidate of the GRU.
         state: (B, d) states before the first step.
         keys: (B, S, a) projected source states.
-        gates: (B, S, 3 d) products of the source states for the gates.
+        gates: (B, S, 3 d) contribution of the source states to gates and candidate.
         padding: (B, S) True at padding, or None.
-        weight, bias: (a + 3 d, d) and (a + 3 d,) products of the state.
-        energy: (a,) weights of the attention.
+        weight, bias: (a + 3 d, d) and (a + 3 d,) projection of the previous state.
+        energy: (a,) output weights of attention.
 
     Returns:
-        (B, T, d) states and (B, T, S) attention.
+        (B, T, d) states and (B, T, S) attention weights.
     """
     states, attentions = [], []
     units, size = len(energy), state.size(-1)
@@ -190,7 +190,8 @@ def write_to_cache(slots, tokens, size: int, overwrite: bool):
         slots: list of (key, value, word), the least recently written first.
         tokens: list of (key, value, word).
         size: maximum number of slots.
-        overwrite: whether a word in the cache is merged with its slot.
+        overwrite: whether a word that is already in the cache is averaged into its slot, instead
+            of getting a new slot.
 
     Returns:
         The new list of slots.
@@ -214,7 +215,7 @@ def read_from_cache(slots, query):
         query: (l,) source context vector.
 
     Returns:
-        Probabilities of the slots and the value that is read; None for an empty cache.
+        Probabilities of the slots and their weighted mean value; two None for an empty cache.
     """
     if not slots:
         return None, None
@@ -223,16 +224,16 @@ def read_from_cache(slots, query):
 
 
 def recall_others(queries, cells, documents):
-    """Compute the reading of each sentence from the cells of the others in its document.
+    """Attend from each sentence to the memory cells of the other sentences of its document.
 
     After Maruf and Haffari (2018), section 4.
 
     Args:
-        queries, cells: (R, d) query and memory cell of each sentence.
-        documents: (R,) document of each sentence.
+        queries, cells: (R, d) query and memory cell of each of R sentences.
+        documents: (R,) document number of each sentence.
 
     Returns:
-        (R, d) readings; zero for a sentence that is alone in its document.
+        (R, d) weighted sums of cells; zeros for the only sentence of a document.
     """
     readings = []
     for t, query in enumerate(queries):

@@ -19,7 +19,7 @@ FEWEST_MULTIPLICATIONS = 2**20
 
 
 def has_onednn() -> bool:
-    """Return whether this torch has oneDNN and the operator that calls it."""
+    """Return whether this build of torch includes oneDNN and its linear operator."""
     return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
@@ -29,7 +29,7 @@ def is_large(x: Tensor, weight: Tensor) -> bool:
 
 
 def can_serve(x: Tensor, weight: Tensor) -> bool:
-    """Return whether oneDNN can replace torch's choice: large, single precision, on a CPU."""
+    """Return whether to use oneDNN: for a large product in single precision on a CPU."""
     single = x.dtype == weight.dtype == torch.float32
     here = x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
     return (
@@ -41,12 +41,12 @@ def onednn_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> T
     """Compute ``F.linear`` by oneDNN, or by torch where oneDNN does not apply.
 
     Args:
-        x: (..., m).
-        weight: (n, m).
-        bias: (n,).
+        x: (..., m) input.
+        weight: (n, m) weight matrix.
+        bias: (n,) bias, or None.
 
     Returns:
-        (..., n).
+        (..., n) output.
     """
     if not can_serve(x, weight):
         return F.linear(x, weight, bias)
@@ -59,7 +59,7 @@ def onednn_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> T
 
 
 def product(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
-    """Compute ``x weight' + bias`` without gradients."""
+    """Compute ``x weight' + bias`` by oneDNN, without recording gradients."""
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
@@ -80,7 +80,7 @@ class _OneDNNLinear(torch.autograd.Function):
 
 
 def _inner_product(a: Tensor, b: Tensor) -> Tensor:
-    """Compute ``a' b`` of (rows, n) and (rows, m)."""
+    """Compute the (n, m) matrix product ``a' b`` of ``a`` (rows, n) and ``b`` (rows, m)."""
     # oneDNN copies a transposed left operand, so that the smaller one should be on the left.
     if a.size(1) > b.size(1):
         return product(b.t(), a.t()).t().contiguous()

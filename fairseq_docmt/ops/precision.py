@@ -1,4 +1,4 @@
-"""Helpers for half precision: sums, softmax, masked attention, and autocast."""
+"""Helpers for half precision: data types for exact sums, autocast, and masked attention."""
 
 import functools
 from typing import Callable, Optional
@@ -10,15 +10,15 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 def at_least_single(dtype: torch.dtype) -> torch.dtype:
-    """Return single precision for half precision types, and other floating-point types as is."""
+    """Return float32 for half precision types, and any other floating-point type unchanged."""
     return torch.promote_types(dtype, torch.float32)
 
 
 def outside_autocast(operation: Callable) -> Callable:
-    """Wrap an operation: inputs are cast to the autocast type, then it runs with autocast off.
+    """Make an operation run with autocast off, on inputs cast to the autocast type.
 
-    Inside the operation autocast would cast only some values, so that the values saved for the
-    backward pass, which runs without autocast, would differ in type.
+    With autocast on, only some of its intermediate values would be cast, so that the values saved
+    for the backward pass, which runs without autocast, would differ in type.
     """
 
     @functools.wraps(operation)
@@ -50,10 +50,12 @@ GPU_KERNELS = [
 def masked_attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor, dropout: float, scale: Optional[float] = None
 ) -> Tensor:
-    """Compute scaled dot-product attention, (B, H, T, d).
+    """Compute scaled dot-product attention; the output is (B, H, T, d).
+
+    On GPUs cuDNN is not used, because its gradients are wrong for some masks.
 
     Args:
-        q: (B, H, T, d) queries.
+        q: (B, H, T, d) queries of B batch rows and H heads.
         k, v: (B, H, S, d) keys and values.
         mask: (B, 1 or H, 1 or T, S) True where attention is allowed, or values to add to logits.
         dropout: dropout probability of attention weights.

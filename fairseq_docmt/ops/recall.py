@@ -10,7 +10,7 @@ def recall_others(queries: Tensor, cells: Tensor, documents: Tensor) -> Tensor:
     """Compute ``softmax(q_t . c_u) c_u`` over the other sentences u of the document of sentence t.
 
     Args:
-        queries: (R, d) one query for each sentence.
+        queries: (R, d) query of each of R sentences.
         cells: (R, d) memory cell of each sentence.
         documents: (R,) document number of each sentence.
 

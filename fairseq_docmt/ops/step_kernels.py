@@ -21,7 +21,7 @@ SOURCE = Path(__file__).with_suffix(".cpp")
 
 
 def _load() -> Optional[ctypes.CDLL]:
-    """Load the library; return None if it is missing, outdated or fails to load."""
+    """Load the compiled kernels; return None if they are missing, outdated or fail to load."""
     found = find_spec("fairseq_docmt.ops._step_kernels")
     if found is None:
         return None
@@ -45,7 +45,7 @@ def is_compiled() -> bool:
 
 
 def can_serve(*tensors: Tensor) -> bool:
-    """Return whether the kernels support these tensors: type, device and last dimensions."""
+    """Return whether the kernels can process these tensors; False if gradients are enabled."""
     first = tensors[0]
     return (
         is_compiled()
@@ -57,16 +57,16 @@ def can_serve(*tensors: Tensor) -> bool:
 
 
 def features(vectors: Tensor, matrices: Tensor, temperatures: Tensor, shortest: float) -> Tensor:
-    """Compute sines and cosines of vectors scaled by :func:`~.random_features.unit_length`.
+    """Compute the sine and cosine features of vectors, scaled to unit length, without gradients.
 
     Args:
-        vectors: (H, R, d), contiguous in the last dimension.
-        matrices: (H, d, D).
-        temperatures: (H, 1, 1), all of one type.
-        shortest: added to lengths.
+        vectors: (H, R, d) R vectors for each of H heads.
+        matrices: (H, d, D) D random vectors of each head.
+        temperatures: (H, 1, 1) temperature of each head; all tensors have the same type.
+        shortest: number added to the length of each vector before dividing by it.
 
     Returns:
-        (H, R, 2 D), without gradients.
+        (H, R, 2 D) features.
     """
     heads, rows, size = vectors.shape
     output = vectors.new_empty(heads, rows, 2 * matrices.size(-1))
@@ -88,13 +88,13 @@ def attend(queries: Tensor, sums: Tensor, norms: Tensor, floor: float) -> Tensor
     """Compute :func:`fairseq_docmt.ops.linear_attention.attend_summary` without gradients.
 
     Args:
-        queries: (H, B, N, F).
-        sums: (H, B, F, D).
-        norms: (H, B, F), all of one type.
+        queries: (H, B, N, F) features of N queries for each of H heads and B sentences.
+        sums: (H, B, F, D) sums of the summary.
+        norms: (H, B, F) norms of the summary; all tensors have the same type.
         floor: minimum of the denominator.
 
     Returns:
-        (H, B, N, D), with the heads of a query contiguous in memory.
+        (H, B, N, D) output, with the heads of a query contiguous in memory.
     """
     output, sizes = _prepare(queries, sums.size(-1))
     _call(
@@ -121,8 +121,8 @@ def recall(
     """Compute :meth:`fairseq_docmt.modules.rfa.beam_memory.BeamMemory.read` without gradients.
 
     Args:
-        queries: (H, B, N, F).
-        sums, norms: (H, B, M * F, D) and (H, B, M * F) summaries.
+        queries: (H, B, N, F) query features of N beams for each of H heads and B sentences.
+        sums, norms: (H, B, M * F, D) and (H, B, M * F), M summaries of each sentence.
         shares: (1 or H, B, N, M) weights of summaries, in float32 or in the type of the queries.
         keys, values: (H, B, room, F) and (H, B, room, D) buffers of recent keys and values.
         weights: (1 or H, B, N, room) weights of keys, in the type of the shares.
@@ -130,7 +130,7 @@ def recall(
         floor: minimum of the denominator.
 
     Returns:
-        (H, B, N, D), with the heads of a query contiguous in memory.
+        (H, B, N, D) output, with the heads of a query contiguous in memory.
     """
     output, sizes = _prepare(queries, values.size(-1))
     places = (ctypes.c_int64 * 4)(shares.size(3), keys.size(2), used, int(shares.size(0) == 1))

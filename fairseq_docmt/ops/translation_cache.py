@@ -1,4 +1,4 @@
-"""Operations on the continuous cache of Tu et al. (2018), with slots of key, value and word.
+"""Operations on the translation cache of Tu et al. (2018); a slot has a key, a value and a word.
 
 Shapes: B documents, I slots, T target tokens, key size l, value size d.
 """
@@ -15,7 +15,7 @@ NO_WORD = -1
 
 
 class Cache(NamedTuple):
-    """Translation cache of B documents with I slots each (Tu et al. 2018); l, d: sizes of vectors.
+    """Translation caches of B documents, each with I slots for keys of size l and values of size d.
 
     Attributes:
         keys: (B, I, l) attention contexts.
@@ -37,7 +37,7 @@ class Cache(NamedTuple):
         return cls(keys, values, nothing, nothing.clone())
 
     def emptied(self, rows: Tensor) -> "Cache":
-        """Return the cache with the slots of the documents where ``rows`` (B,) is True emptied."""
+        """Return the cache, emptied for the documents where ``rows`` (B,) is True."""
         rows = rows.unsqueeze(1)
         return self._replace(
             words=self.words.masked_fill(rows, NO_WORD), ages=self.ages.masked_fill(rows, -1)
@@ -46,7 +46,7 @@ class Cache(NamedTuple):
 
 @torch.no_grad()
 def write(cache: Cache, keys: Tensor, values: Tensor, words: Tensor, overwrite: bool) -> Cache:
-    """Write a sentence of each document to its cache (section 3.3).
+    """Write a sentence of each document to its cache (Tu et al. 2018, section 3.3).
 
     From left to right, each token is written to the slot of the same word, whose key and value
     become the average of old and new.  If there is none, the token is written to an empty slot or
@@ -54,11 +54,11 @@ def write(cache: Cache, keys: Tensor, values: Tensor, words: Tensor, overwrite: 
 
     Args:
         cache: caches before the sentence.
-        keys: (B, T, l).
-        values: (B, T, d).
+        keys: (B, T, l) attention contexts of the T tokens.
+        values: (B, T, d) decoder states.
         words: (B, T) int64, NO_WORD for tokens that are not written.
-        overwrite: whether a word in the cache is written to its slot; otherwise every token gets a
-            new slot.
+        overwrite: whether a word that is already in the cache is written to its slot; otherwise
+            every token gets a new slot.
 
     Returns:
         The caches after the sentence.
@@ -82,11 +82,11 @@ def write(cache: Cache, keys: Tensor, values: Tensor, words: Tensor, overwrite: 
 
 
 def _choose_slots(cache: Cache, words: Tensor, written: Tensor, overwrite: bool):
-    """Choose slots for tokens (B, T).
+    """Choose the slot that each token (B, T) is written to.
 
     Returns:
-        (B, T) slots, (B, T) share of the old contents that is kept, new words and ages of the
-        cache.
+        (B, T) slots; (B, T) share of the old contents that a token leaves in its slot; the words
+        and the ages of the cache after writing.
     """
     held, ages = cache.words.clone(), cache.ages.clone()
     clock = ages.amax(dim=1, keepdim=True) + written.cumsum(dim=1)
@@ -106,21 +106,21 @@ def _choose_slots(cache: Cache, words: Tensor, written: Tensor, overwrite: bool)
 
 
 def compare(cache: Cache, vectors: Tensor) -> Tensor:
-    """Compute (B, n, I) products of (B, n, l) vectors and keys, at least in single precision."""
+    """Compute the (B, n, I) dot products of vectors (B, n, l) and keys, in float32 or better."""
     # Products of large vectors overflow in half precision.
     precise = at_least_single(vectors.dtype)
     return vectors.to(precise) @ cache.keys.to(precise).transpose(1, 2)
 
 
 def probabilities(logits: Tensor, words: Tensor) -> Tensor:
-    """Compute (B, T, I) probabilities of slots with (B, I) words; zeros for an empty cache."""
+    """Return the softmax of logits (B, T, I) over the slots that have a word; 0 for empty slots."""
     hidden = words.eq(NO_WORD).unsqueeze(1)
     logits = logits.masked_fill(hidden, torch.finfo(logits.dtype).min)
     return logits.softmax(dim=-1).masked_fill(hidden, 0.0)
 
 
 def read(cache: Cache, queries: Tensor) -> Tuple[Tensor, Tensor]:
-    """Match attention contexts with keys (equation 5) and read the values.
+    """Match attention contexts with keys and read the values (Tu et al. 2018, equation 5).
 
     Args:
         cache: caches.

@@ -9,7 +9,7 @@ On a GPU this would launch many small kernels.  There every block of queries get
 that it can see, and blocks become rows of one batch, in a single call of torch's fused kernel.
 Memory grows linearly with the length too: a block of 64 queries copies 64 + 2 w keys and has a mask
 with as many columns.  In self-attention these keys are overlapping stretches of the same width, so
-that no value has to be read from the GPU.
+that the CPU need not wait for the GPU.
 
 Shapes: B batch rows, H heads, I queries, J keys, head size d.
 """
@@ -32,7 +32,7 @@ class _Block(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Visible keys of each query.
+    """Window of keys that each query may attend to.
 
     Attributes:
         centers: (B, I) int64 key b_i that each query is aligned to; may be outside the range of
@@ -40,7 +40,7 @@ class Window(NamedTuple):
         size: number w of visible keys on each side of the center.
         causal: whether keys after the center are hidden, as in a decoder.
         key_padding: (B, J) True at padding, None if there is none.
-        farthest: maximum relative position r; keys farther away share it.  None for w.
+        farthest: maximum relative position r; keys farther away share its vector.  None for w.
         first: key that the first query is aligned to, without ``centers``.
     """
 
@@ -52,7 +52,7 @@ class Window(NamedTuple):
     first: int = 0
 
     def with_centers(self, q: Tensor) -> "Window":
-        """Return the same window with the ``centers`` of queries (B, H, I, d)."""
+        """Return the window with ``centers`` filled in for queries (B, H, I, d)."""
         if self.centers is not None:
             return self
         columns = torch.arange(self.first, self.first + q.size(2), device=q.device)
@@ -69,11 +69,11 @@ class Window(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """Maximum relative position r."""
+        """Maximum relative position r, which all keys farther away share."""
         return self.size if self.farthest is None else self.farthest
 
     def relative_index(self, distance: Tensor) -> Tensor:
-        """Return the index of relative positions, from 0 to 2 r."""
+        """Return the index, from 0 to 2 r, of each distance in the table of relative positions."""
         return (distance + self.reach).clamp(0, 2 * self.reach)
 
     def hidden(self, block: _Block) -> Tensor:
@@ -87,7 +87,7 @@ class Window(NamedTuple):
         return hidden.unsqueeze(1)
 
     def offsets(self, block: _Block) -> Tensor:
-        """Return where the relative position of each key stands in the table of vectors.
+        """Return, for each query, the index of each key in the table of relative positions.
 
         Shape: (B', 1, I', J') for the B' rows, I' queries and J' keys of a block.
         """
@@ -118,7 +118,7 @@ def window_attention(
         k, v: (B, H, J, d) keys and values.
         window: visible keys of each query.
         relative: (2 r + 1, d) vectors of relative positions, whose products with the query are
-            added to the logits; None if there is none.
+            added to the logits; None without relative positions.
         dropout: dropout probability of attention weights.
         block_size: queries in a block.
 
@@ -186,21 +186,21 @@ def _weights(q, k, relative, window: Window, block: _Block) -> Tensor:
 
 
 def _by_offset(d_logits: Tensor, window: Window, block: _Block) -> Tensor:
-    """Sum gradients of logits by relative position, as (B', H, I', 2 r + 1)."""
+    """Sum the gradients of logits over keys of the same relative position: (B', H, I', 2 r + 1)."""
     offsets = window.offsets(block).expand(-1, d_logits.size(1), -1, -1)
     summed = d_logits.new_zeros(*d_logits.shape[:3], 2 * window.reach + 1)
     return summed.scatter_add_(-1, offsets, d_logits)
 
 
 def _dropout_mask(weights: Tensor, dropout: float) -> Optional[Tensor]:
-    """Draw a dropout mask, 0 or 1 / (1 - p); return None without dropout."""
+    """Draw a dropout mask with values 0 and 1 / (1 - p), or return None if p is 0."""
     if dropout == 0.0:
         return None
     return torch.empty_like(weights).bernoulli_(1 - dropout).div_(1 - dropout)
 
 
 def _blocks(window: Window, queries: int, keys: int, block_size: int) -> Iterator[_Block]:
-    """Yield blocks that cover all queries, one per row where the windows are far apart."""
+    """Yield blocks that cover all queries; rows whose windows are far apart get separate blocks."""
     bsz = len(window.centers)
     for start in range(0, queries, block_size):
         stop = min(start + block_size, queries)
@@ -243,7 +243,7 @@ def fused_window_attention(
     dropout: float = 0.0,
     block_size: int = 64,
 ) -> Tensor:
-    """Compute :func:`~fairseq_docmt.ops.window_attention.window_attention`; see its arguments."""
+    """Compute :func:`window_attention` on a GPU, in a single call of torch's fused attention."""
     length, blocks = q.size(2), -(-q.size(2) // block_size)
     queries = F.pad(q, (0, 0, 0, blocks * block_size - length))
     queries = queries.unflatten(2, (blocks, block_size)).transpose(1, 2)
@@ -271,7 +271,7 @@ Seen = Tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def _stretches(window: Window, k: Tensor, v: Tensor, blocks: int, block_size: int) -> Seen:
-    """Return what M blocks of I' queries see that are aligned to consecutive keys."""
+    """Return keys, values, distances and mask of blocks whose queries have consecutive centers."""
     width = block_size + window.size + window.after
     before = window.size - window.first
     pad = before, blocks * block_size + window.after - k.size(2) + window.first
@@ -290,7 +290,7 @@ def _stretches(window: Window, k: Tensor, v: Tensor, blocks: int, block_size: in
 
 
 def _gathered(window: Window, k: Tensor, v: Tensor, block_size: int) -> Seen:
-    """Return what blocks of I' queries see, whatever keys they are aligned to."""
+    """Return keys, values, distances and mask of blocks whose queries have any centers."""
     length, keys = window.centers.size(1), k.size(2)
     # Copies of the last query fill the last block.
     missing = -length % block_size
@@ -311,6 +311,6 @@ def _gathered(window: Window, k: Tensor, v: Tensor, block_size: int) -> Seen:
 
 
 def _of_blocks(x: Tensor, columns: Tensor) -> Tensor:
-    """Gather x (B, H, J, d) at the columns (B, M, J') of each block, as (B * M, H, J', d)."""
+    """Gather the keys (B, H, J, d) at the columns (B, M, J') of M blocks: (B * M, H, J', d)."""
     rows = torch.arange(len(x), device=x.device).view(-1, 1, 1)
     return x.transpose(1, 2)[rows, columns].transpose(2, 3).flatten(0, 1)

@@ -1,3 +1,3 @@
-"""Optimizers for ``--optimizer``."""
+"""Optimizers, selected by ``--optimizer``."""
 
 from fairseq_docmt.optim import grouped_adam  # noqa: F401

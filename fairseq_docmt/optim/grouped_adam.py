@@ -42,7 +42,7 @@ def freeze_pretrained(model: nn.Module) -> None:
 
 @dataclass
 class GroupedAdamConfig(FairseqAdamConfig):
-    """Options of ``--optimizer grouped_adam``."""
+    """Options of ``--optimizer grouped_adam``: Adam's, and a learning rate scale."""
 
     pretrained_lr_scale: float = field(
         default=1.0,
@@ -55,10 +55,10 @@ class GroupedAdamConfig(FairseqAdamConfig):
 
 @register_optimizer("grouped_adam", dataclass=GroupedAdamConfig)
 class GroupedAdam(FairseqAdam):
-    """Adam with one parameter group for new and one for pre-trained parameters.
+    """Adam with separate learning rates for new and pre-trained parameters.
 
     Args:
-        cfg: options.
+        cfg: options of the optimizer.
         params: parameters to train; an architecture marks the new ones.
 
     Raises:
@@ -91,11 +91,11 @@ class GroupedAdam(FairseqAdam):
 
     @property
     def supports_flat_params(self):
-        """Whether parameters may be flattened: no, this would lose the groups."""
+        """Whether parameters may be flattened: no, because that would lose the parameter groups."""
         return False
 
     def set_lr(self, lr):
-        """Set the learning rate of new parameters, and the scaled one of pre-trained parameters."""
+        """Set the learning rate of new parameters, and scale it for pre-trained parameters."""
         for group in self.param_groups:
             group["lr"] = lr * group["lr_scale"]
 
