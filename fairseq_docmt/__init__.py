@@ -22,7 +22,11 @@ show_user_errors_plainly()
 
 
 def register() -> None:
-    """Register everything with fairseq; done by the import, but for ``fairseq-docmt`` itself."""
+    """Register all tasks, models and other classes of this package with fairseq.
+
+    Importing the package does this, except in the command ``fairseq-docmt``, which starts faster
+    without fairseq and registers only where it needs to.
+    """
     from fairseq_docmt._quiet import hide_known_messages, keep_logging_settings, quietly
 
     # Some of fairseq's own tasks ask for packages that translation does not need, and log at DEBUG.

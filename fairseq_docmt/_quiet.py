@@ -25,7 +25,7 @@ KNOWN_WARNINGS = (
 
 @contextlib.contextmanager
 def quietly():
-    """Suppress log messages up to level INFO, e.g. while fairseq loads a model."""
+    """Suppress log messages up to level INFO in the ``with`` block, as when loading a model."""
     before = logging.root.manager.disable
     logging.disable(logging.INFO)
     try:
@@ -36,7 +36,7 @@ def quietly():
 
 @contextlib.contextmanager
 def keep_logging_settings():
-    """Context manager that restores what fairseq modules change of the root logger."""
+    """Restore the level and handlers of the root logger after the ``with`` block."""
     root = logging.getLogger()
     level, handlers = root.level, list(root.handlers)
     try:
@@ -51,7 +51,7 @@ BLEU_ADVICE = ("BLEU score is being computed by", "If you are using BPE on the t
 
 
 def scored_text(cfg) -> str:
-    """Return a sentence that says over which text ``fairseq-generate`` computes its score.
+    """Return a sentence that tells on which text ``fairseq-generate`` computes its score.
 
     Args:
         cfg: configuration of the command.
@@ -75,9 +75,9 @@ def scored_text(cfg) -> str:
 
 
 class _WithoutDumps(logging.Filter):
-    """Log filter that drops the dump of configuration and model by commands with a document task.
+    """Log filter that drops the dumps of configuration and model when a document task runs.
 
-    It also says over which text ``fairseq-generate`` scores, after the number of translations.
+    In ``fairseq-generate`` it also replaces fairseq's advice about BLEU by :func:`scored_text`.
     """
 
     def __init__(self):
@@ -85,7 +85,7 @@ class _WithoutDumps(logging.Filter):
         self.cfg = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to log a record."""
+        """Return whether to log a record; extend the summary of ``fairseq-generate``."""
         kind = type(record.msg).__name__
         if kind == "DictConfig":
             from fairseq.tasks import TASK_REGISTRY
@@ -108,8 +108,8 @@ class _WithoutDumps(logging.Filter):
 def hide_known_messages() -> None:
     """Hide the dumps of fairseq's commands and known warnings of libraries.
 
-    All is shown with the environment variable ``LOGLEVEL=DEBUG``, which is fairseq's own; warnings
-    also where the user has set filters (``python -W``, ``PYTHONWARNINGS``).
+    The environment variable ``LOGLEVEL=DEBUG``, which is fairseq's own, shows everything.  Warnings
+    are also shown if the user has set filters (``python -W``, ``PYTHONWARNINGS``).
     """
     if os.environ.get("LOGLEVEL", "").upper() == "DEBUG":
         return

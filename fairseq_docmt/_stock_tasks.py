@@ -1,6 +1,6 @@
-"""Warnings and errors for commands in which ``--task`` was forgotten, so fairseq's default runs.
+"""Checks for fairseq's commands when ``--task`` was forgotten and fairseq's default task runs.
 
-fairseq's ``translation`` reads the blank lines between documents as sentences.  Its class cannot
+This task, ``translation``, reads the blank lines between documents as sentences.  Its class cannot
 check this, but commands log their configuration just before they set up the task.
 """
 
@@ -23,7 +23,7 @@ class StockTaskCheck(logging.Filter):
     """Log filter that drops nothing, but checks the configuration that a command logs.
 
     Args:
-        split: option that names the split which the command reads, or None.
+        split: name of the option for the split that the command reads (``train_subset``), or None.
     """
 
     def __init__(self, split):
@@ -31,7 +31,7 @@ class StockTaskCheck(logging.Filter):
         self.split = split
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return True.
+        """Check a logged configuration, and warn of blank lines; return True to log every record.
 
         Raises:
             UserError: the checkpoint to decode was trained with a document task, or may run a
@@ -53,7 +53,7 @@ class StockTaskCheck(logging.Filter):
 
 
 def check_stock_tasks() -> None:
-    """Let the commands of fairseq check their configuration."""
+    """Add a :class:`StockTaskCheck` to the loggers of fairseq's commands."""
     for command, split in SPLITS.items():
         command_logger = logging.getLogger(f"fairseq_cli.{command}")
         if not any(isinstance(known, StockTaskCheck) for known in command_logger.filters):
@@ -61,7 +61,7 @@ def check_stock_tasks() -> None:
 
 
 def _check_checkpoints(paths, is_default: bool) -> None:
-    """Refuse checkpoints that may run a program, or are of a document task if --task is missing."""
+    """Refuse checkpoints that may run programs or, without ``--task``, need a document task."""
     from fairseq import utils
 
     from fairseq_docmt.checkpoint_file import read_checkpoint

@@ -1,9 +1,9 @@
-"""Average the parameters of checkpoints of one training (Vaswani et al., 2017, section 6.1).
+"""Average the parameters of checkpoints of one training run (Vaswani et al., 2017, section 6.1).
 
     fairseq-docmt average --inputs FOLDER --num-epoch-checkpoints 5 --output FILE
     fairseq-docmt average --inputs FILE FILE ... --output FILE
 
-The output translates like any checkpoint, and --finetune-from-model starts from it.  Everything
+The output can be used like any checkpoint to translate, or with --finetune-from-model.  Everything
 else in it, such as options, is taken from the last input; the optimizer state is left out.
 """
 
@@ -25,7 +25,7 @@ AFTER_UPDATES = r"checkpoint_\d+_(\d+)\.pt"
 
 
 def average(paths: Sequence[str]) -> dict:
-    """Return the content of the last checkpoint, with the mean of the parameters of all.
+    """Return the content of the last checkpoint, but with parameters averaged over all checkpoints.
 
     Args:
         paths: checkpoints, the oldest first.
@@ -56,7 +56,11 @@ def _mean(values: List[Tensor]) -> Tensor:
 
 
 def _check_agreement(file: CheckpointFile, last: CheckpointFile) -> None:
-    """Check that two checkpoints have the same parameters and the same dictionaries."""
+    """Check that two checkpoints have the same parameters and the same dictionaries.
+
+    Raises:
+        UserError: they differ.
+    """
     shapes = [{name: [*value.shape] for name, value in f.weights.items()} for f in (file, last)]
     if file.arch != last.arch:
         problem = f"they have --arch {file.arch} and {last.arch}"
@@ -76,13 +80,13 @@ def _check_agreement(file: CheckpointFile, last: CheckpointFile) -> None:
 
 
 def newest(folder: str, pattern: str, number: int, most: Optional[int] = None) -> List[str]:
-    """Return the newest checkpoints of a training, the oldest of them first.
+    """Return the newest checkpoints of a training run, in order from oldest to newest.
 
     Args:
-        folder: its ``--save-dir``.
-        pattern: ``AFTER_EPOCHS`` or ``AFTER_UPDATES``.
-        number: how many.
-        most: the last epoch or update to take.
+        folder: folder of the checkpoints (``--save-dir``).
+        pattern: ``AFTER_EPOCHS`` or ``AFTER_UPDATES``, which checkpoints to consider.
+        number: number of checkpoints to return.
+        most: last epoch or update to consider; None for no bound.
 
     Raises:
         UserError: the folder has fewer checkpoints.
@@ -131,7 +135,7 @@ def chosen(args: argparse.Namespace) -> List[str]:
 
 
 def check_output(path: str) -> None:
-    """Check that a file can be written.
+    """Check that the output file can be written.
 
     Raises:
         UserError: the file cannot be written.
@@ -185,7 +189,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main() -> None:
-    """Run the command."""
+    """Average the checkpoints that the command line names, and write the result."""
     args = _parser().parse_args()
     check_output(args.output)
     paths = chosen(args)

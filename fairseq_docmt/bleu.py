@@ -1,4 +1,4 @@
-"""sacreBLEU's BLEU with clear errors, and signs that a text is not fit to be scored."""
+"""BLEU by sacreBLEU with clear errors, and a check for text that is not ready to be scored."""
 
 import re
 from typing import Optional, Pattern, Sequence
@@ -16,7 +16,10 @@ MANY = 0.05
 
 
 def sign_in(sentences: Sequence[str], sign: Pattern) -> Optional[str]:
-    """Return the first match of ``sign`` if many sentences match (as with BPE marks), else None."""
+    """Return the first match of ``sign`` if more than 5 % of the sentences match, else None.
+
+    A sign is a pattern such as the marks of BPE, which show that a text needs postprocessing.
+    """
     found = [match.group() for match in map(sign.search, sentences) if match]
     return found[0] if len(found) > MANY * len(sentences) else None
 

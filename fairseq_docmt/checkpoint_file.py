@@ -1,4 +1,4 @@
-"""Reading of a checkpoint file before fairseq loads it, to report faults in one sentence."""
+"""Reading and checking of checkpoint files before fairseq loads them, with clear errors."""
 
 import argparse
 import ast
@@ -40,8 +40,8 @@ class CheckpointFile(NamedTuple):
         settings: options of training, by group (``task``, ``model``, …).
         task_state: state of the task.
         weights: parameters of the model.
-        updates: number of updates that a training resumes from, 0 without an optimizer's state.
-        hours: duration of training.
+        updates: number of updates after which training resumes, 0 without optimizer state.
+        hours: duration of training in hours.
     """
 
     path: str
@@ -53,17 +53,17 @@ class CheckpointFile(NamedTuple):
 
     @property
     def task(self) -> str:
-        """Registered name of the task of training."""
+        """Name of the task that the model was trained with; current name if it was renamed."""
         stored = self._setting("task")
         return RENAMED_TASKS.get((stored, self._setting("model")), stored)
 
     @property
     def arch(self) -> str:
-        """Name of the architecture."""
+        """Name of the model architecture (``--arch``)."""
         return self.settings.get("model", {}).get("arch") or self._setting("model")
 
     def limit_positions(self, cfg) -> None:
-        """Limit the maximum positions of a task to those of training, as fairseq's batches do.
+        """Limit the maximum positions of a task to the values of training, as fairseq's batches do.
 
         Args:
             cfg: options of the task, changed in place.
@@ -109,7 +109,7 @@ def read_language_model(path: str) -> CheckpointFile:
     """Read a checkpoint of a language model of fairseq.
 
     Raises:
-        UserError: see :func:`read_checkpoint`, or it is no language model.
+        UserError: see :func:`read_checkpoint`, or the checkpoint is not of a language model.
     """
     file = read_checkpoint(path)
     if file.task != "language_modeling":
@@ -121,9 +121,9 @@ def read_language_model(path: str) -> CheckpointFile:
 
 
 def load_state(path: str) -> Any:
-    """Return all that is in a file saved by torch, without running code from it.
+    """Return the content of a file saved by torch, without running code from it.
 
-    Building a model from it with fairseq runs no code from it either.
+    Building a model from the content with fairseq runs no code from it either.
 
     Raises:
         UserError: the file is missing or damaged, or has objects or options that may run programs.
@@ -144,7 +144,7 @@ def load_state(path: str) -> Any:
 
 
 def _files_read_with(path: str, state: Any) -> Set[str]:
-    """Check the options of a checkpoint; return other checkpoints that fairseq may read for it.
+    """Check the options of a checkpoint; return other checkpoints that fairseq may read with it.
 
     Raises:
         UserError: an option may run programs.
@@ -188,7 +188,7 @@ def _loaded(path: str) -> Any:
 
 
 def _check_sums(path: str) -> None:
-    """Check the contents of an archive against its checksums, if it has them.
+    """Check the contents of a zip archive against its checksums, if it has them.
 
     Raises:
         BadZipFile: a checksum differs.
@@ -201,7 +201,7 @@ def _check_sums(path: str) -> None:
 
 
 def _is_pickle(path: str) -> bool:
-    """Return whether a file is a readable pickle, so that torch refused it for its objects."""
+    """Return whether a file is an intact pickle, so that torch must have refused its objects."""
     with open(path, "rb") as file:
         try:
             return sum(1 for _ in pickletools.genops(file)) > 0
@@ -217,7 +217,7 @@ def _damaged(path: str) -> UserError:
 
 
 def _by_group(settings) -> Dict[str, Dict[str, Any]]:
-    """Return options by group (``task``, ``model`` …); old checkpoints have a single namespace."""
+    """Return options by group (``task``, ``model`` …), also from an old file's single namespace."""
     if isinstance(settings, argparse.Namespace):
         options = vars(settings)
         names = {"task": options.get("task"), "model": options.get("arch")}
@@ -234,7 +234,7 @@ def _by_group(settings) -> Dict[str, Dict[str, Any]]:
 
 
 def rename_options(cfg) -> None:
-    """Give the options of a model in a checkpoint their names of today, in place.
+    """Rename the options of a model from an older version to their current names, in place.
 
     Args:
         cfg: options, as a dictionary, configuration or namespace.
@@ -247,7 +247,7 @@ def rename_options(cfg) -> None:
 
 
 def misfit(message: str) -> str:
-    """Return the first difference between a checkpoint and a model, from the message of torch."""
+    """Return the first difference between a checkpoint and a model, given torch's error message."""
     sizes = re.search(r"size mismatch for (\S+): .*?Size\(\[(.*?)\]\).*?Size\(\[(.*?)\]\)", message)
     if sizes:
         name, trained, built = sizes.groups()
@@ -281,10 +281,10 @@ def check_options(settings: Any, place: str) -> None:
 
     Args:
         settings: options, as a dictionary, namespace or configuration, also of groups of options.
-        place: the checkpoint, for the message.
+        place: name of the checkpoint, for the message.
 
     Raises:
-        UserError: naming an option that can.
+        UserError: an option can run a program; the message names it.
     """
     texts = None
     for name, value in _options(settings):
@@ -300,7 +300,7 @@ def check_options(settings: Any, place: str) -> None:
 
 
 def other_checkpoints(settings: Any) -> Iterator[str]:
-    """Yield the files that options of a model name, and that may be checkpoints themselves."""
+    """Yield the files that options name and that may be checkpoints by their first bytes."""
     common = _names_of_texts()
     for name, value in _options(settings):
         if name not in common and isinstance(value, str) and _begins_like_checkpoint(value):
@@ -308,7 +308,10 @@ def other_checkpoints(settings: Any) -> Iterator[str]:
 
 
 def _options(settings: Any, name: str = "") -> Iterator[Tuple[str, Any]]:
-    """Yield the names and values of all options; elements of a list have the list's name."""
+    """Yield the name and value of each option, also in groups and lists.
+
+    Elements of a list have the name of the list.
+    """
     if OmegaConf.is_config(settings):
         settings = OmegaConf.to_container(settings, resolve=False)
     if isinstance(settings, argparse.Namespace):
@@ -330,7 +333,11 @@ def _is_suspect(value: Any) -> bool:
 
 
 def _is_unsafe(value: Any, texts: Set[str]) -> bool:
-    """Return whether a value can run something, itself or by reference to one of the texts."""
+    """Return whether a suspect value may run a program when fairseq evaluates it.
+
+    A mere reference to another option, such as ``${model.dropout}``, is safe, unless it refers to
+    one of the options ``texts``, whose text is not checked.  All other suspect values are unsafe.
+    """
     if not isinstance(value, str) or "${" not in value:
         return True
     reference = re.fullmatch(r"\$\{([\w.]+)\}", value)
@@ -338,12 +345,12 @@ def _is_unsafe(value: Any, texts: Set[str]) -> bool:
 
 
 def _runs_resolver(value: Any) -> bool:
-    """Return whether a text has a resolver of omegaconf, such as ``${oc.env:HOME}``."""
+    """Return whether a value calls a resolver of omegaconf, such as ``${oc.env:HOME}``."""
     return isinstance(value, str) and re.search(r"\$\{.*:", value, re.DOTALL) is not None
 
 
 def _runs(text: str) -> bool:
-    """Return whether evaluating a text as Python runs more than constants and operators."""
+    """Return whether a text, evaluated as Python, may do more than combine constants and names."""
     try:
         tree = ast.parse(text.lstrip(" \t"), mode="eval")
     except (SyntaxError, ValueError):
@@ -358,9 +365,10 @@ def _is_text(name: str, texts: Set[str]) -> bool:
 
 
 def _names_of_texts() -> Set[str]:
-    """Return the names of options that are texts by their type, in fairseq and here.
+    """Return the names of options that are strings by type, in fairseq and in this package.
 
-    fairseq evaluates none of them, except lists written as text such as ``pipeline_balance``.
+    fairseq evaluates none of them, except lists written as text such as ``pipeline_balance``, which
+    are left out.
     """
     classes = [*tasks.TASK_DATACLASS_REGISTRY.values()]
     classes += [field.type for field in dataclasses.fields(FairseqConfig)]

@@ -1,4 +1,4 @@
-"""Command line ``fairseq-docmt``: everything beside training and the stock commands of fairseq."""
+"""Command line ``fairseq-docmt``: finds and runs the commands that this package adds to fairseq."""
 
 import argparse
 import ast
@@ -94,10 +94,10 @@ OUTPUTS = ("out", "write_docids", "items", "convert", "tags", "list")
 
 
 def _check_files(name: str, parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Refuse empty names of files, outputs that are read too, and two outputs of one name.
+    """Refuse empty file names, outputs that are also inputs, and two outputs with one name.
 
     Raises:
-        UserError: naming the option.
+        UserError: a file is refused; the message names the option.
     """
     values = vars(args)
     given = {
@@ -124,7 +124,7 @@ def _check_files(name: str, parser: argparse.ArgumentParser, args: argparse.Name
 
 
 def _files_in(text: str) -> List[str]:
-    """Return the files that a value may name, as ``FILE``, ``NAME=FILE`` or with ``#TEXT``."""
+    """Return the files that an option's value may name: ``FILE``, ``NAME=FILE``, ``FILE#TEXT``."""
     files = [text, text.partition("=")[2]]
     return [*filter(None, [*files, *(file.rpartition("#")[0] for file in files)])]
 
@@ -158,7 +158,7 @@ def _module(name: str):
 
 
 def parser_of(name: str) -> argparse.ArgumentParser:
-    """Return the parser of a command that has ``add_arguments``."""
+    """Build the argument parser of a command whose module has ``add_arguments``."""
     module = _module(name)
     parser = argparse.ArgumentParser(
         prog=f"fairseq-docmt {name}",
@@ -184,14 +184,14 @@ def _prepare() -> None:
 
 
 def _file_of(name: str) -> Path:
-    """Return the file of a command."""
+    """Return the path of the Python file that implements a command."""
     if name == PREPARE:
         return PACKAGE.parent / "data_prep" / "prepare.py"
     return PACKAGE.joinpath(*COMMANDS[name].split(".")).with_suffix(".py")
 
 
 def overview() -> str:
-    """Return the list of commands."""
+    """Return the help text that lists all commands by group, with a line on each."""
     lines = ["usage: fairseq-docmt COMMAND ...", ""]
     for group, commands in GROUPS.items():
         lines.append(f"{group}:")

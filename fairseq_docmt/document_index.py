@@ -1,4 +1,4 @@
-"""Sentences and documents of a text, read from its blank lines; for models and for scoring."""
+"""Index of the sentences and documents of a text with blank lines between documents."""
 
 from typing import Iterable, List, Sequence, Tuple
 
@@ -9,7 +9,7 @@ BLANK_SIZE = 1
 
 
 class DocumentIndex:
-    """Sentences and documents of one corpus side.
+    """Index of the sentences and documents of one side of a corpus.
 
     Sentences are numbered from 0 without the blank lines.  The line id of a sentence is its line
     number in the text, from 0 and blank lines included, which is its index in the binarised corpus.
@@ -31,7 +31,7 @@ class DocumentIndex:
 
     @classmethod
     def from_sizes(cls, sizes: Sequence[int], joints: Iterable[int] = ()) -> "DocumentIndex":
-        """Read documents from line sizes.
+        """Build the index of a text from the lengths of its lines.
 
         Args:
             sizes: tokens of each line, ``</s>`` included; a line of size 1 is blank.
@@ -51,14 +51,14 @@ class DocumentIndex:
 
     @classmethod
     def from_lengths(cls, lengths: Sequence[int]) -> "DocumentIndex":
-        """Build documents of the given numbers of sentences, separated by one blank line each."""
+        """Build an index from document lengths in sentences, with one blank line in between."""
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         blanks_before = np.repeat(np.arange(len(lengths)), lengths)
         return cls(np.arange(starts[-1]) + blanks_before, starts)
 
     @property
     def spans(self) -> List[Tuple[int, int]]:
-        """First sentence of each document, and the sentence after its last."""
+        """For each document a pair: its first sentence, and the sentence after its last."""
         starts = self.starts.tolist()
         return list(zip(starts, starts[1:]))
 

@@ -23,17 +23,17 @@ class UserError(ValueError, CompactHydraException):
     """Invalid input or an invalid combination of options.
 
     The message is one sentence with the file, line or value and the fix.  Python code catches it
-    like any ``ValueError``; on the command line only the sentence is printed, by hydra too.
+    like any ``ValueError``; on the command line only the sentence is printed, also by hydra.
     """
 
 
 def flag(name: str) -> str:
-    """Return the flag of an option, such as ``--max-tokens`` of ``max_tokens``."""
+    """Return the command-line flag of an option, such as ``--max-tokens`` for ``max_tokens``."""
     return "--" + name.replace("_", "-")
 
 
 def check_metadata(config: type, value_of: Callable[[str], Any]) -> None:
-    """Check options by the metadata of their dataclass.
+    """Check the values of options against the metadata of their dataclass fields.
 
     ``at_least`` is the least value of a number, or of the numbers of a list.  ``needs`` names the
     option without which an option has no effect.
@@ -43,7 +43,7 @@ def check_metadata(config: type, value_of: Callable[[str], Any]) -> None:
         value_of: function from the name of an option to its value.
 
     Raises:
-        UserError: naming the first option that is too small, or lacks the other.
+        UserError: an option is too small, or the option that it needs is not given.
     """
     for option in fields(config):
         value = value_of(option.name)
@@ -94,10 +94,10 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], place: str = "") 
     Args:
         names: options given.
         known: all options.
-        place: where they are given, for the message, such as " in --eval-bleu-args".
+        place: where the options are given, for the message, such as " in --eval-bleu-args".
 
     Raises:
-        UserError: naming the first that does not exist.
+        UserError: an option does not exist; the message names it and, if possible, a similar one.
     """
     for name in names:
         if name not in known:
@@ -109,7 +109,10 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], place: str = "") 
 def _refused_checkpoint(place) -> Optional[str]:
     """Return what is wrong with the checkpoint that fairseq failed to load, or None.
 
-    fairseq-validate loads it before a task could check it.
+    fairseq-validate loads the checkpoint before a task could check it.
+
+    Args:
+        place: traceback of the error, in which the path of the checkpoint is found.
     """
     from fairseq_docmt.checkpoint_file import read_checkpoint  # which imports this module
 
@@ -146,8 +149,8 @@ OF_HYDRA = {
 def reason_of(error: BaseException) -> Optional[str]:
     """Return the sentence that a user reads instead of a traceback; None for other errors.
 
-    Besides :class:`UserError`, assertions of fairseq have a sentence by which its commands check
-    options before they set up a task.
+    There is a sentence for a :class:`UserError`, diverged training, a checkpoint that cannot be
+    loaded, and errors of fairseq and hydra about options.
     """
     text = str(error).split("\n")[0]
     if isinstance(error, UserError):

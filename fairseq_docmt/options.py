@@ -39,7 +39,7 @@ class Option(NamedTuple):
 
     Attributes:
         name: flag with a placeholder for its value, such as ``--window-size N``.
-        default: value if it is not given, "" for flags and where there is none.
+        default: value if the option is not given; "" for flags and without default.
         meaning: help text.
     """
 
@@ -49,11 +49,11 @@ class Option(NamedTuple):
 
 
 class Section(NamedTuple):
-    """The options of a task, an architecture, a criterion, an optimizer or a group of fairseq.
+    """The options of a task, architecture, criterion or optimizer, or an option group of fairseq.
 
     Attributes:
-        title: what they are options of, such as ``--task sliding_window_translation``.
-        summary: what the task, architecture … is, in a sentence.
+        title: heading, such as ``--task sliding_window_translation``.
+        summary: sentence on the task, architecture etc.
         options: its options.
     """
 
@@ -63,7 +63,7 @@ class Section(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
+    """Add the command-line options of ``fairseq-docmt options``."""
     parser.add_argument("--task", metavar="T", help="show the options of this task only")
     parser.add_argument("--arch", metavar="A", help="show the options of this architecture only")
     parser.add_argument(
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: Namespace) -> None:
-    """Print the options.
+    """Print the options that the command line selects.
 
     Raises:
         UserError: there is no such task or architecture, or no option has the word.
@@ -91,7 +91,7 @@ def main(args: Namespace) -> None:
 
 
 def all_sections() -> List[Section]:
-    """Return the options of everything in this package."""
+    """Return the options of all tasks, models, criteria and optimizers of this package."""
     return list(_chosen(Namespace(task=None, arch=None)))
 
 
@@ -117,7 +117,7 @@ def _chosen(args: Namespace) -> Iterator[Section]:
 
 
 def _ours(registry: Dict[str, type]) -> List[str]:
-    """Return the names of the classes of this package, sorted."""
+    """Return the sorted names under which a registry has classes of this package."""
     return sorted(n for n, kind in registry.items() if kind.__module__.startswith("fairseq_docmt."))
 
 
@@ -195,12 +195,17 @@ def _with(section: Section, word: str) -> List[Option]:
 
 
 def _summary(kind: type) -> str:
-    """Return the first sentence of the docstring of a class."""
+    """Return the first paragraph of the docstring of a class, in one line."""
     return " ".join((kind.__doc__ or "").split("\n\n")[0].split())
 
 
 def _options(own: Iterable[Field], defaults: Optional[Dict[str, Any]] = None) -> List[Option]:
-    """Return the options with a help text; ``defaults`` override the defaults of the fields."""
+    """Return as options the dataclass fields that have a help text.
+
+    Args:
+        own: fields of a dataclass.
+        defaults: values by field name that replace the defaults of the fields.
+    """
     defaults = defaults or {}
     return [
         Option(_named(x), _default(x, defaults.get(x.name)), " ".join(x.metadata["help"].split()))

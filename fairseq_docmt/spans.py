@@ -32,19 +32,20 @@ def window_spans(
     """Return windows of up to ``window_size`` sentences, which advance by ``stride`` sentences.
 
     With a stride of 1 there is a window for each sentence: it and the sentences before it.  In
-    general a window has ``stride`` new sentences and up to ``window_size - stride`` before these.
+    general a window has ``stride`` new sentences after up to ``window_size - stride`` earlier ones.
     The last window of a document has the new sentences that are left, so every sentence is new in
-    one window.  A window that exceeds a limit loses its oldest sentences; if the new ones alone
-    exceed it, they are cut into parts of similar length.
+    one window.  A window that exceeds a limit loses its oldest sentences; if the new sentences
+    alone exceed it, they are cut into parts of similar length.
 
     Args:
         index: sentences and documents.
         window_size: maximum number of sentences.
         limits: maximum numbers of tokens.
         stride: number of new sentences, at most ``window_size``.
-        sample_size: draw how many sentences are before the new ones, 0 to ``window_size - stride``.
-        random: generator that also draws the number of new sentences of the first window of each
-            document, 1 to ``stride``; None for ``stride``, which draws nothing.
+        sample_size: draw the number of earlier sentences of each window, 0 to
+            ``window_size - stride``; needs ``random``.
+        random: random generator, which also draws the number of new sentences in the first window
+            of each document, 1 to ``stride``; None to draw nothing and begin with ``stride``.
     """
     drawn = None if random is None else random.randint(1, stride + 1, size=index.num_documents)
     firsts = stride if drawn is None else drawn[index.document]
@@ -67,7 +68,7 @@ def window_spans(
 
 
 def _cut_where_too_long(first: np.ndarray, ends: np.ndarray, limits: Sequence[Limit]):
-    """Cut the spans over a limit into parts of similar length; return first sentences and ends."""
+    """Cut spans that exceed a limit into similar parts; return all first sentences and ends."""
     too_long = np.zeros(len(ends), dtype=bool)
     for sizes, most in limits:
         total = _cumulative(sizes)
@@ -92,9 +93,9 @@ def stride_spans(index: DocumentIndex, size: int, limits: Sequence[Limit]) -> np
 def with_next_sentences(
     spans: np.ndarray, index: DocumentIndex, number: int, limit: Limit
 ) -> np.ndarray:
-    """Return spans with up to ``number`` sentences of the same document after them.
+    """Extend spans by up to ``number`` sentences that follow them in the document.
 
-    A span that would exceed the limit has fewer.
+    A span that would exceed the limit gets fewer.
     """
     first, end = spans[:, 0], spans[:, 1]
     total, most = _cumulative(limit[0]), limit[1]
@@ -120,10 +121,11 @@ def part_spans(
 
     Args:
         index: sentences and documents.
-        length: sizes by which parts are made similar, and the limit of a part (target tokens).
+        length: sentence lengths by which parts are balanced, and the maximum length of a part
+            (target tokens).
         limits: further limits, such as the maximum positions of a model.
-        parts: number of parts to begin with, of all documents or (documents,) of each; from the
-            number of sentences on, each sentence is a part.
+        parts: number of parts to begin with, for all documents or, as an array, for each; a
+            document with no more sentences than this is cut into single sentences.
     """
     spans, limits = [], [length, *limits]
     fewest = np.broadcast_to(parts, index.num_documents)
@@ -135,10 +137,10 @@ def part_spans(
 def spans_of_several_lengths(
     index: DocumentIndex, length: Limit, limits: Sequence[Limit], numbers: Sequence[int]
 ) -> np.ndarray:
-    """Return each document cut into each of the given numbers of parts; equal parts once.
+    """Return each document cut in several ways, into each number of parts in ``numbers``.
 
-    Multi-resolution training, Sun et al. (2022), Rethinking Document-level Neural Machine
-    Translation.
+    A part that results from several cuts is returned once.  Multi-resolution training, Sun et al.
+    (2022), Rethinking Document-level Neural Machine Translation.
 
     Args:
         index, length, limits: see :func:`part_spans`.
@@ -156,14 +158,14 @@ def spans_of_sampled_lengths(
     *,
     random: np.random.RandomState,
 ) -> np.ndarray:
-    """Return each document cut into one of the given numbers of parts, drawn by ``random``."""
+    """Return each document cut into a number of parts that is drawn from ``numbers``."""
     return part_spans(index, length, limits, random.choice(numbers, size=index.num_documents))
 
 
 def _equal_parts(
     start: int, end: int, length: Limit, limits: Sequence[Limit], least: int = 1
 ) -> list:
-    """Cut a span into at least ``least`` parts, and more until they keep the limits."""
+    """Cut a span into at least ``least`` parts of similar length, as many as the limits require."""
     if least >= end - start:
         return [(sentence, sentence + 1) for sentence in range(start, end)]
     sums = [(_cumulative(sizes[start:end]), most) for sizes, most in limits]
@@ -191,17 +193,17 @@ def mixed_spans(
     *,
     random: np.random.RandomState,
 ) -> np.ndarray:
-    """Return the spans of documents, then randomly chosen sentence pairs.
+    """Return the spans of documents, followed by randomly chosen single sentence pairs.
 
     Pairs are chosen until they have ``ratio`` times as many target tokens with loss as the
-    documents; none is chosen again before all others are.
+    documents.  No pair is chosen again before all other pairs have been chosen.
 
     Args:
         spans: spans of the documents.
         tgt_sizes: (sentences,) number of target tokens.
-        first_pair: number of the first sentence pair; it and all that follow are pairs.
+        first_pair: number of the first sentence pair; all sentences after it are such pairs, too.
         ratio: target tokens of sentence pairs for each target token of documents.
-        loss_on_last: the loss of a span is on its last sentence only.
+        loss_on_last: whether only the last sentence of a document's span has loss.
         random: generator of the epoch.
     """
     spans = spans(random=random) if callable(spans) else spans

@@ -1,4 +1,4 @@
-"""Symbols of the model that no text may have as words."""
+"""Special symbols of the models, which must not occur as words of a text."""
 
 from typing import Iterable, Optional
 
@@ -11,10 +11,10 @@ RESERVED = frozenset(("<s>", "<pad>", "</s>", *DOCUMENT_SYMBOLS))
 
 
 def first_reserved(words: Iterable[str]) -> Optional[str]:
-    """Return the first word that is a symbol of the model, None if no word is."""
+    """Return the first word that is a special symbol of the models, or None."""
     return next((word for word in words if word in RESERVED), None)
 
 
 def complaint(place: str, word: str) -> str:
-    """Return the error message for a word of a text that is a symbol of the model."""
+    """Return the error message for a text that has a special symbol of the models as a word."""
     return f"{place} has the word {word}, which is reserved for a symbol of the model"

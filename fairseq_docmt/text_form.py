@@ -1,7 +1,7 @@
-"""How the text of a corpus was preprocessed: tokenizer, truecasing and subwords by language.
+"""Preprocessing of a corpus: tokenizer, truecasing and subwords of each language.
 
 ``data_prep/prepare.py`` describes it in a file of the binarised folder.  Training stores it in the
-checkpoint, together with checksums of the models, so that raw text can be brought into this form.
+checkpoint, with checksums of the models, so that raw text can be preprocessed in the same way.
 """
 
 import hashlib
@@ -27,9 +27,10 @@ class TextForm(NamedTuple):
 
     Attributes:
         tokenizer: ``moses``, ``jieba`` or ``none``.
-        truecaser: path of the Moses truecasing model, None for text in its own case.
+        truecaser: path of the Moses truecasing model, None if the case was not changed.
         bpe_codes: path of the merges of subword-nmt, or None.
-        sentencepiece: path of the model of SentencePiece, or None; without both: whole words.
+        sentencepiece: path of the SentencePiece model, or None; words are not split if both are
+            None.
     """
 
     tokenizer: str = "none"
@@ -38,17 +39,17 @@ class TextForm(NamedTuple):
     sentencepiece: Optional[str] = None
 
     def record(self) -> Dict[str, Optional[str]]:
-        """Return what a checkpoint stores: the tokenizer and the checksums of the models."""
+        """Return what a checkpoint stores: tokenizer name and checksums of the models."""
         models = {"truecaser": self.truecaser, "bpe_codes": self.bpe_codes}
         if self.sentencepiece:  # records of older checkpoints have no such key
             models["sentencepiece"] = self.sentencepiece
         return {"tokenizer": self.tokenizer, **{k: checksum(v) for k, v in models.items()}}
 
     def check_files(self) -> None:
-        """Raise if the file of a model is missing.
+        """Check that the truecasing and subword models exist.
 
         Raises:
-            UserError: the path and the kind of the missing model.
+            UserError: a file is missing; the message has the kind and path of the model.
         """
         for kind, path in (
             ("truecasing model", self.truecaser),
@@ -71,7 +72,7 @@ class TextForm(NamedTuple):
         return lambda sentence: truecase(cut(sentence))
 
     def detokenize(self, language: str) -> Callable[[str], str]:
-        """Return a function from tokens to raw text.
+        """Return a function that turns tokens of a language into raw text.
 
         Sentences of truecased text begin with a capital again; other words keep their case.
         """
@@ -84,7 +85,7 @@ class TextForm(NamedTuple):
         return lambda tokens: join(recase(tokens, return_str=True))
 
     def _joining(self, language: str) -> Callable[[str], str]:
-        """Return a function that joins tokens."""
+        """Return a function that detokenizes text of a language without changing its case."""
         if self.tokenizer == "none":
             return str
         if self.tokenizer == "jieba":
@@ -98,7 +99,7 @@ class TextForm(NamedTuple):
         """Return a function that cuts tokens into subwords.
 
         Raises:
-            UserError: the codes or the model are invalid.
+            UserError: the BPE codes or the SentencePiece model are invalid.
         """
         if self.sentencepiece:
             return _pieces(self.sentencepiece)
@@ -113,7 +114,7 @@ class TextForm(NamedTuple):
             raise UserError(f"{self.bpe_codes} is not a file of merges of subword-nmt") from None
 
     def join(self) -> Callable[[str], str]:
-        """Return a function from subwords to tokens."""
+        """Return a function that joins subwords into tokens."""
         if self.sentencepiece:
             return join_pieces
         return _joined if self.bpe_codes else str
@@ -129,7 +130,7 @@ class TextForm(NamedTuple):
 
 
 def join_pieces(pieces: str) -> str:
-    """Return the text of pieces of SentencePiece; bytes that are no character become U+FFFD."""
+    """Join SentencePiece pieces into text; byte pieces that are not valid UTF-8 become U+FFFD."""
     text = pieces.replace(" ", "").replace("\u2581", " ").strip()
     return _BYTES.sub(lambda found: _character(found.group()), text)
 
@@ -143,7 +144,7 @@ def _spaced(sentence: str) -> str:
 
 
 def _without_spaces(sentence: str) -> str:
-    """Remove the spaces that jieba has put beside Chinese characters."""
+    """Remove the spaces next to Chinese characters, which jieba inserts when it splits words."""
     return re.sub(r"(?<=[\u2e80-\uffef]) | (?=[\u2e80-\uffef])", "", sentence)
 
 
@@ -217,7 +218,7 @@ def _in_folder(form: TextForm, folder: str) -> TextForm:
 
 
 def checksum(path: Optional[str]) -> Optional[str]:
-    """Return the SHA-256 checksum of a file, None for no file."""
+    """Return the SHA-256 checksum of a file, or None if ``path`` is None."""
     if path is None:
         return None
     with open(path, "rb") as stream:
@@ -225,7 +226,7 @@ def checksum(path: Optional[str]) -> Optional[str]:
 
 
 def _truecaser(path: str) -> Callable[[str], str]:
-    """Return a function that truecases a line as data_prep/prepare.py does.
+    """Return a function that truecases a line in the same way as data_prep/prepare.py.
 
     Raises:
         UserError: the model is invalid.

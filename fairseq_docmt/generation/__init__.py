@@ -1,4 +1,4 @@
-"""Document decoding for the stock commands and the Python interface."""
+"""Document-level decoding for fairseq's commands and the Python interface."""
 
 from fairseq_docmt.generation.translator import DocumentTranslator
 

@@ -1,4 +1,4 @@
-"""Decoder prefixes: target context that enters the incremental state without a search.
+"""Decoder prefixes: target context read into the incremental state before the search begins.
 
 With an incremental state the stock decoders read one token per call.  Here all tokens of a prefix
 enter the state in one parallel pass, also in batches with prefixes of different lengths.
@@ -18,15 +18,16 @@ IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
 
 
 class DecoderPrefix(NamedTuple):
-    """State of one model after reading a prefix.
+    """State of one model's decoder after it has read a batch of prefixes (given target tokens).
 
     Attributes:
-        tokens: (bsz, P) prefix, beginning with ``</s>``; rows that were shorter than others in
-            some call have padding in the middle.
+        tokens: (bsz, P) prefixes of up to P tokens, beginning with ``</s>``; rows that got fewer
+            tokens than others in some call have padding in the middle.
         state: incremental state of the decoder for the bsz rows.
-        features: (bsz, 1, C) decoder features at the last token of each row.
-        new_features: (bsz, n, C) decoder features at the n tokens of the latest call.
-        attention: (bsz, 1, S) source attention at the last token of each row, or None.
+        features: (bsz, 1, C) decoder output, C channels wide, at the last token of each row.
+        new_features: (bsz, n, C) decoder output at the n tokens read in the latest call.
+        attention: (bsz, 1, S) attention to the S source tokens at the last token of each row, or
+            None.
     """
 
     tokens: Tensor
@@ -37,7 +38,7 @@ class DecoderPrefix(NamedTuple):
 
 
 def prefills_in_parallel(decoder) -> bool:
-    """Return whether rows of different lengths can be read in one parallel pass.
+    """Return whether a decoder can read prefixes of different lengths in one parallel pass.
 
     True for decoders with a ``prefill`` method and for stock transformer decoders, whose attention
     ignores padding at any position.  Other decoders read token by token, one row at a time.
@@ -57,7 +58,7 @@ def _is_stock(decoder) -> bool:
 
 
 def extend(decoder, encoder_out, new_tokens: Tensor, before: Optional[DecoderPrefix]):
-    """Extend a prefix by more tokens.
+    """Let a decoder read more target tokens after a prefix.
 
     Args:
         decoder: incremental decoder.
@@ -69,7 +70,8 @@ def extend(decoder, encoder_out, new_tokens: Tensor, before: Optional[DecoderPre
         The extended DecoderPrefix; ``before`` is not changed.
 
     Raises:
-        ValueError: several rows for a decoder that does not :func:`prefills_in_parallel`.
+        ValueError: there are several rows, but the decoder cannot read them in parallel (see
+            :func:`prefills_in_parallel`).
     """
     tokens = new_tokens if before is None else torch.cat([before.tokens, new_tokens], dim=1)
     state = {} if before is None else {key: dict(entry) for key, entry in before.state.items()}
@@ -109,7 +111,7 @@ def _read_step_by_step(decoder, encoder_out, tokens, new_tokens, state):
 
 
 def _attention(extra) -> Optional[Tensor]:
-    """Return the (bsz, T, S) source attention in a decoder's extra outputs, None without any."""
+    """Return the attention (bsz, target tokens, source tokens) in a decoder's output, or None."""
     attention = extra.get("attn") if isinstance(extra, dict) else extra
     if isinstance(attention, (list, tuple)):
         attention = attention[0] if attention else None
@@ -117,7 +119,7 @@ def _attention(extra) -> Optional[Tensor]:
 
 
 def _prefill_hooks(decoder, tokens: Tensor, new: int, state: IncrementalState) -> list:
-    """Register hooks with which a parallel pass over the last ``new`` tokens extends ``state``."""
+    """Register and return hooks that make a pass over the last ``new`` tokens extend ``state``."""
     past = tokens.size(1) - new
 
     def attend_to_past(module, args, kwargs):
@@ -146,9 +148,10 @@ def _prefill_hooks(decoder, tokens: Tensor, new: int, state: IncrementalState) -
 
 @contextlib.contextmanager
 def positions_by_row(decoders) -> Iterator[None]:
-    """Let stock decoders take positions from the tokens of each row, within the context.
+    """Make stock decoders number the positions in each row by its own tokens, without padding.
 
-    With prefixes of different lengths, the column number is not the position.
+    This applies inside the ``with`` block.  When prefixes have different lengths, a token's column
+    number is not its position.
     """
 
     def from_tokens(module, args, kwargs):
@@ -172,7 +175,7 @@ def select_state(decoder, state: IncrementalState, order: Tensor) -> Incremental
 
 
 def take_rows(decoder, prefix: DecoderPrefix, order: Tensor) -> DecoderPrefix:
-    """Return the prefix of the rows with the numbers ``order`` (int64), in this order."""
+    """Return a prefix with only the batch rows ``order`` (int64 row numbers), in this order."""
     attention = prefix.attention
     return DecoderPrefix(
         prefix.tokens[order],
@@ -187,7 +190,7 @@ def take_rows(decoder, prefix: DecoderPrefix, order: Tensor) -> DecoderPrefix:
 
 
 class GrowingDocuments:
-    """Encoder and decoder states of the documents of a batch, for one model.
+    """Encoder and decoder states of one model, reused while documents grow by sentences.
 
     With windowed attention, encoder outputs far enough from the end of the source do not change
     when sentences are appended.  They are kept, as is the decoder state after the target tokens
@@ -206,11 +209,11 @@ class GrowingDocuments:
         self._settled: Optional[DecoderPrefix] = None
 
     def encode(self, src_tokens: Tensor, known: Optional[List[int]]) -> dict:
-        """Return the encoder output of the documents so far.
+        """Encode the source sentences so far, and return the encoder output.
 
         Args:
-            src_tokens: (B, S) padded on either side.
-            known: row of each document in the last call, where its source was shorter; None if
+            src_tokens: (documents, tokens) padded on either side.
+            known: row of each document in the previous call, where its source was shorter; None if
                 all documents are new.
         """
         before = None
@@ -226,9 +229,10 @@ class GrowingDocuments:
         return output
 
     def read(self, tokens: Tensor, encoder_out: dict) -> DecoderPrefix:
-        """Read the (B, P) right-padded target tokens of the documents, and return their prefix.
+        """Let the decoder read the target tokens so far, and return the resulting prefix.
 
-        The tokens of a row begin with those of the last call.
+        ``tokens`` (documents, tokens) is right-padded.  Each row begins with the tokens that the
+        document had in the previous call.
         """
         settled = self._settled
         if settled is not None:
@@ -252,7 +256,7 @@ class GrowingDocuments:
         return self.decoder.padding_idx
 
     def _without(self, tokens: Tensor, count: Tensor) -> Tensor:
-        """Return (B, n) right-padded tokens without the first ``count`` (B,) tokens of each row."""
+        """Drop the first ``count`` (rows,) tokens of each row; the result is right-padded."""
         left = int((tokens.ne(self._pad).sum(1) - count).max())
         columns = count.unsqueeze(1) + torch.arange(left, device=tokens.device)
         outside = columns >= tokens.size(1)

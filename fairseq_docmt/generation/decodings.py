@@ -1,4 +1,4 @@
-"""The decodings: searches of each task by the value of ``--decoding``."""
+"""Registry of the decodings: the values of ``--decoding`` for each task, and their searches."""
 
 from dataclasses import field
 from typing import Optional
@@ -37,7 +37,7 @@ Decoding = Optional[
 
 
 def decoding_option(task_name: str):
-    """Return the field of ``--decoding`` in the configuration of a task."""
+    """Return the dataclass field that defines ``--decoding`` for a task, with its help text."""
     default, *others = SEARCHES[task_name]
     described = [f"{default.decoding} ({default.description}; default)"]
     described += [f"{search.decoding} ({search.description})" for search in others]
@@ -48,7 +48,7 @@ def decoding_option(task_name: str):
 
 
 def build_search(task, decoding: Optional[str] = None) -> DocumentSearch:
-    """Return the search of a task.
+    """Build the search with which a task decodes.
 
     Args:
         task: document task.

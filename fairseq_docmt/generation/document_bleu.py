@@ -1,8 +1,8 @@
-"""Scorer ``--scoring document_bleu`` of fairseq-generate: d-BLEU and s-BLEU with their signature.
+"""Scorer ``--scoring document_bleu`` of fairseq-generate: BLEU over documents and sentences.
 
 fairseq passes only texts to a scorer, in the order of its batches, and neither the task nor the
-scorer has access to the other.  The document
-tasks therefore announce document and line of each text to all scorers.
+scorer has access to the other.  The document tasks therefore announce the document and line of each
+text to all scorers.
 """
 
 import weakref
@@ -22,7 +22,7 @@ _open: "weakref.WeakSet[DocumentBleuScorer]" = weakref.WeakSet()
 
 
 def announce(sample: dict) -> None:
-    """Announce the sentences that fairseq is going to score next.
+    """Tell all scorers the documents and lines of the sentences that fairseq will score next.
 
     Args:
         sample: batch with ``units``, see :mod:`fairseq_docmt.data.decoding_units`.
@@ -82,11 +82,11 @@ class DocumentBleuScorer(BaseScorer):
         super().add_string(ref, pred)
 
     def score(self) -> float:
-        """Compute d-BLEU."""
+        """Return d-BLEU: BLEU with n-grams matched over whole documents."""
         return self._over_documents()[0].score
 
     def result_string(self) -> str:
-        """Return d-BLEU, s-BLEU and their signature."""
+        """Return a line with document BLEU (d-BLEU), sentence BLEU (s-BLEU) and the signature."""
         over_documents, count = self._over_documents()
         over_sentences = self._metric.corpus_score(self.pred, [self.ref])
         signature = f"docs:{count}|sents:{len(self.pred)}|{self._metric.get_signature()}"

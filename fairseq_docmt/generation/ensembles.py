@@ -1,8 +1,9 @@
-"""Model ensembles for the sequence generator.
+"""Model ensembles for the sequence generator: shallow fusion, and decoding after a prefix.
 
-One is shallow fusion with a document language model: the translation model may see only a window or
-a document state, but the language model reads the previous target sentences themselves (Yu et al.
-2020 combine the two by reranking).  The other continues a given target context.
+Shallow fusion adds a document language model: the translation model may see only a window or a
+document state, but the language model reads the previous target sentences themselves (Yu et al.
+2020 combine the two by reranking).  A prefix is target context that the decoders have read before
+the search.
 """
 
 import contextlib
@@ -23,18 +24,19 @@ from fairseq_docmt.models.interface import can_grow
 class ShallowFusion(nn.Module):
     """Document language model as the ``lm_model`` of the stock generator.
 
-    At each step the generator adds ``--lm-weight`` times the log-probabilities of the next word
-    after the previous target sentences of the document and the beginning of this one.  A document
-    is the sequence ``</s> s1 </s> s2 </s> …``, as for the language model of ``rerank``.  While the
-    model has too few positions, the earliest sentences are left out.
+    At each step the generator adds ``--lm-weight`` times the log-probabilities of the next word,
+    given the previous target sentences of the document and the current sentence so far.  A document
+    is the sequence ``</s> s1 </s> s2 </s> …``, as for the language model of ``rerank``.  If it
+    exceeds the positions of the model, the earliest sentences are left out.
 
     Args:
         model: language model of fairseq with a transformer decoder.
-        dictionary: target dictionary of the translation models, in the same or another order.
-        symbols: indices of this dictionary that are no words of text.
+        dictionary: target dictionary of the translation models; its words may be in another order
+            than in the dictionary of the language model.
+        symbols: indices in ``dictionary`` of special symbols, which the language model may lack.
 
     Raises:
-        UserError: the model is of another kind, or words are not in its dictionary.
+        UserError: the model is not a transformer, or its dictionary lacks target words.
     """
 
     def __init__(self, model, dictionary, symbols: AbstractSet[int]):
@@ -83,7 +85,7 @@ class ShallowFusion(nn.Module):
         self._make_room(0)
 
     def _make_room(self, step: int) -> None:
-        """Leave out the earliest sentences until the next step fits the model's positions."""
+        """Drop each row's earliest context until ``step`` output tokens fit the positions."""
         self._room = []
         for row, marks in enumerate(self._marks):
             room, kept = self.most_tokens, 0
@@ -96,16 +98,17 @@ class ShallowFusion(nn.Module):
             self._room.append(room + marks)
 
     def reorder(self, order: Tensor) -> None:
-        """Reorder the state of the hypotheses by ``order``, the new rows."""
+        """Reorder the state of the language model to follow the beam's choice of hypotheses."""
         self._rows, self._tokens = self._rows[order], self._tokens[order]
         self._state = decoder_prefix.select_state(self.decoder, self._state, order)
 
     # ---- called by the generator ---------------------------------------------------------------
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return (n, 1, V) log-probabilities of the target word after (n, T) tokens.
+        """Return log-probabilities (hypotheses, 1, target words) of the word after ``tokens``.
 
-        All are 0 before the first word of the sentence; after it, symbols have minus infinity.
+        All are 0 where the next token is a mark before the sentence (language tag, ``<bod>``).
+        Elsewhere, symbols that the language model lacks have minus infinity.
         """
         step, marked = tokens.size(1) - 1, max(self._marks)
         if step > min(self._room):
@@ -124,13 +127,13 @@ class ShallowFusion(nn.Module):
         return lprobs
 
     def get_normalized_probs(self, net_output: Tensor, log_probs: bool, sample=None) -> Tensor:
-        """Return the log-probabilities of :meth:`forward`."""
+        """Return ``net_output`` unchanged, as :meth:`forward` already gives log-probabilities."""
         return net_output
 
     def _read(self, tokens: Tensor) -> Tensor:
-        """Read the previous sentences and the hypotheses; return (n, 1, C) features.
+        """Read all context and all hypotheses anew; return features (hypotheses, 1, channels).
 
-        In the first step all hypotheses of a row are the same.
+        In the first step the hypotheses of a row are identical, so each row is read only once.
         """
         if tokens.size(1) == 1:
             rows, beams = len(self._before), len(tokens) // len(self._before)
@@ -152,7 +155,7 @@ class ShallowFusion(nn.Module):
         return decoder_prefix.extend(self.decoder, None, self.index[padded], None)
 
     def _read_next(self, words: Tensor) -> Tensor:
-        """Read one more token of each hypothesis; return (n, 1, C) features."""
+        """Read one more token of each hypothesis; return features (hypotheses, 1, channels)."""
         self._tokens = torch.cat([self._tokens, self.index[words]], dim=1)
         with decoder_prefix.positions_by_row([self.decoder]):
             features, _ = self.decoder.extract_features(
@@ -162,7 +165,7 @@ class ShallowFusion(nn.Module):
 
 
 class FusedEnsemble(EnsembleModel):
-    """Stock ensemble and, if given, a language model that reads the same hypotheses.
+    """Stock ensemble that also reorders the state of a language model, if there is one.
 
     Args:
         models: models of the ensemble.
@@ -190,14 +193,15 @@ class PrefixEnsemble(FusedEnsemble):
     For the generator the output begins with the current sentence, so that lengths, penalties,
     n-gram blocking and scores do not include the target context.
 
-    The last sentence of a unit ends with ``</s>``, all others with ``<sep>``.  The generator gets
-    the probability of the right symbol as that of ``</s>``; the other symbol cannot be chosen.
+    The last sentence of a document or part ends with ``</s>``, all others with ``<sep>``.  The
+    generator sees the probability of the expected symbol as the probability of ``</s>``; the other
+    symbol cannot be chosen.
 
     Args:
         models: models of the ensemble.
         eos, separator: indices of ``</s>`` and ``<sep>``.
         pad: index of padding.
-        score_prefix: compute the log-probability of the prefix.
+        score_prefix: whether to compute the log-probability of the prefix.
         lm_model: language model that reads the same hypotheses, or None.
     """
 
@@ -234,7 +238,7 @@ class PrefixEnsemble(FusedEnsemble):
 
     @property
     def grows(self) -> bool:
-        """Whether states are reused for documents whose source grows."""
+        """Whether any model can reuse its states when sentences are appended to a document."""
         # Stored prefixes have states but no scores of their tokens.
         reusable = self.side_by_side and not self.score_prefix
         return reusable and any(map(can_grow, self.models))
@@ -245,12 +249,12 @@ class PrefixEnsemble(FusedEnsemble):
         self.prefixes, self.prefix_scores = [], None
 
     def begin_documents(self) -> None:
-        """Forget the documents of :meth:`extend_documents`; those of the next call are new."""
+        """Forget all documents, so that the next :meth:`extend_documents` begins new ones."""
         self._documents = [GrowingDocuments(m) if can_grow(m) else None for m in self.models]
         self._growing = []
 
     def extend_documents(self, net_input: dict, tokens: Tensor, documents: List[int]) -> None:
-        """Encode documents and read their target so far; both grow from call to call.
+        """Encode documents and read their target tokens so far; both grow from call to call.
 
         Args:
             net_input: encoder input.
@@ -284,7 +288,7 @@ class PrefixEnsemble(FusedEnsemble):
             self.prefix_scores = scores if known is None else known + scores
 
     def _scores(self, new_tokens: Tensor, before: List[Optional[DecoderPrefix]]) -> Tensor:
-        """Return the (bsz,) log-probability of the new tokens, without the initial ``</s>``."""
+        """Return the (bsz,) log-probability of each row's new tokens, without initial ``</s>``."""
         if before[0] is None:
             new_tokens = new_tokens[:, 1:]
         is_token = new_tokens.ne(self.pad)
@@ -305,7 +309,12 @@ class PrefixEnsemble(FusedEnsemble):
         return total.index_add(0, is_token.nonzero()[:, 0], torch.cat(scores).float())
 
     def _lprobs(self, features: Sequence[Tensor], temperature: float = 1.0) -> Tensor:
-        """Return (n, V) log-probabilities, given the features (n, C) of each model."""
+        """Return the ensemble's log-probabilities (n, words).
+
+        Args:
+            features: output features (n, channels) of each model's decoder.
+            temperature: divisor of the logits.
+        """
         lprobs = []
         for model, x in zip(self.models, features):
             logits = model.decoder.output_layer(x.unsqueeze(1)) / temperature
@@ -313,7 +322,7 @@ class PrefixEnsemble(FusedEnsemble):
         return torch.logsumexp(torch.stack(lprobs), 0)[:, -1] - math.log(self.models_size)
 
     def keep_rows(self, order: Tensor) -> None:
-        """Keep only the rows with the numbers ``order`` (int64)."""
+        """Keep only the batch rows with the numbers ``order`` (int64)."""
         self.encoder_outs = self.reorder_encoder_out(self.encoder_outs, order)
         self.prefixes = [
             decoder_prefix.take_rows(model.decoder, prefix, order)
@@ -324,10 +333,10 @@ class PrefixEnsemble(FusedEnsemble):
 
     @contextlib.contextmanager
     def writing(self, inside: Sequence[bool]):
-        """Prepare a search for the next sentence of each row, for the duration of the context.
+        """Prepare the search for each row's next sentence, to be run inside the ``with`` block.
 
         Args:
-            inside: for each row whether other sentences of the unit follow.
+            inside: whether more sentences follow in each row, so that this one ends with ``<sep>``.
         """
         ends = [self.separator if i else self.eos for i in inside]
         self.ends = torch.tensor(ends, device=self.prefixes[0].tokens.device)
@@ -341,7 +350,7 @@ class PrefixEnsemble(FusedEnsemble):
         return self.encoder_outs
 
     def forward_decoder(self, tokens, encoder_outs, incremental_states, temperature: float = 1.0):
-        """Return log-probabilities and attention of the next token, given prefix and tokens."""
+        """Return log-probabilities and attention of the next token, given prefix and hypothesis."""
         if tokens.size(1) == 1:
             lprobs, attention = self._first_step(tokens, incremental_states, temperature)
         else:
@@ -361,7 +370,7 @@ class PrefixEnsemble(FusedEnsemble):
         self._ends = self._ends.index_select(0, new_order)
 
     def _first_step(self, tokens, incremental_states, temperature):
-        """Return log-probabilities and attention of the first token of each hypothesis."""
+        """Return log-probabilities and attention of the first token after the prefixes."""
         rows = len(self.prefixes[0].tokens)
         beams = torch.arange(rows, device=tokens.device).repeat_interleave(len(tokens) // rows)
         self._prefix_tokens = self.prefixes[0].tokens[beams]

@@ -1,4 +1,4 @@
-"""Hypotheses of sentences: how joint ones are split, scores, alignments, and unknown words."""
+"""Hypotheses of sentences: splitting of joint outputs, scores, alignments and unknown words."""
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -11,11 +11,11 @@ Hypothesis = Dict[str, Any]
 
 
 class JointHypothesis(NamedTuple):
-    """Hypothesis of several sentences.
+    """Hypothesis for several sentences that are translated in one output.
 
     Attributes:
         score: score of the whole hypothesis, from the generator.
-        sentences: hypotheses of its sentences, each with the score of its own tokens.
+        sentences: a hypothesis for each sentence, with the score of its own tokens.
     """
 
     score: float
@@ -24,7 +24,8 @@ class JointHypothesis(NamedTuple):
     def matched(self, count: int, eos: int) -> "JointHypothesis":
         """Return the hypothesis with exactly ``count`` sentences, in the same order.
 
-        Missing sentences are empty, surplus ones are appended to the last; no word is lost.
+        Missing sentences are added as empty ones.  Surplus sentences are appended to the last, so
+        that no word is lost.
         """
         missing = count - len(self.sentences)
         kept = self.sentences[: count - 1] + _as_one(self.sentences[count - 1 :])
@@ -32,7 +33,7 @@ class JointHypothesis(NamedTuple):
 
 
 def _as_one(sentences: List[Hypothesis]) -> List[Hypothesis]:
-    """Return one hypothesis with the words of all sentences and the end symbol of the last."""
+    """Join hypotheses into a list of one, with all words and the last end symbol."""
     if len(sentences) < 2:
         return sentences
     first, last = sentences[0], sentences[-1]
@@ -46,7 +47,7 @@ def _as_one(sentences: List[Hypothesis]) -> List[Hypothesis]:
 def nbest_of_sentences(
     ranked: Sequence[JointHypothesis], most: int, distinct: bool = True
 ) -> List[List[Hypothesis]]:
-    """Return the hypotheses of each sentence among joint hypotheses, best first.
+    """Return an n-best list for each sentence, taken from hypotheses for all sentences together.
 
     Each has the score of the best joint hypothesis that contains it, which is the score that the
     search compares.  Scores of single sentences are not comparable, as they depend on the sentences
@@ -55,7 +56,7 @@ def nbest_of_sentences(
     Args:
         ranked: joint hypotheses with the same number of sentences, best first.
         most: maximum number of hypotheses of each sentence.
-        distinct: leave out repeated hypotheses; False for samples, where equal ones count.
+        distinct: whether to leave out duplicates; False for samples, which all count.
     """
     rows: List[List[Hypothesis]] = []
     for place in range(len(ranked[0].sentences)):
@@ -69,7 +70,7 @@ def nbest_of_sentences(
 
 
 def sentence_score(positional_scores: Tensor, generator) -> Tensor:
-    """Return the score of one sentence, end symbol included, as in the stock generator."""
+    """Return the score of a sentence, end symbol included, normalised as in the stock generator."""
     total = positional_scores.sum()
     if not getattr(generator, "normalize_scores", True):
         return total
@@ -82,7 +83,7 @@ def split_hypothesis(
     of_target: Sequence[Tuple[int, int]],
     generator,
 ) -> List[Hypothesis]:
-    """Split a joined hypothesis into one hypothesis per sentence.
+    """Split a hypothesis for several sentences into one hypothesis per sentence.
 
     Args:
         hypothesis: tokens (T,) ending in ``</s>``, positional_scores (T,), alignment as in
@@ -116,8 +117,8 @@ def split_hypothesis(
 def cut_alignment(alignment, source_start: int, source_end: int, start: int, end: int):
     """Return the part of an alignment within one sentence pair, relative to its start.
 
-    A hard alignment loses its links to other sentences, language tags and end symbols.  A soft one
-    keeps the weights between all tokens of the pair, end symbols included as in fairseq.
+    A hard alignment loses its links to other sentences, language tags and end symbols.  A soft
+    alignment keeps the weights between all tokens of the pair, end symbols included as in fairseq.
 
     Args:
         alignment: pairs (source token, target token), or for each target token a list with the
@@ -148,7 +149,7 @@ def empty_hypothesis(eos: int) -> Hypothesis:
 
 
 def best_tokens(hypotheses: Sequence[Hypothesis], pad: int) -> Optional[Tensor]:
-    """Return the tokens (n,) of the first hypothesis without end symbol and padding, on the CPU."""
+    """Return the first hypothesis's tokens (1-D, on the CPU), without ``</s>`` and padding."""
     tokens = hypotheses[0]["tokens"][:-1].cpu()
     return tokens[tokens.ne(pad)]
 
@@ -158,13 +159,14 @@ WITHOUT_VALUE = "@@ "
 
 
 def read_dictionary(path: str) -> Dict[str, str]:
-    """Read a file with a source word and its translation on each line.
+    """Read the dictionary of ``--replace-unk``: a source word and its translation on each line.
 
     Args:
         path: the file; "" for an empty dictionary.
 
     Raises:
-        UserError: it cannot be read, or a line does not have two words.
+        UserError: the option has no value, the file cannot be read, or a line does not have two
+            words.
     """
     if path == WITHOUT_VALUE:
         raise UserError(
@@ -207,8 +209,8 @@ class UnknownWords:
     def replaced(self, found: List[List[Hypothesis]], texts: Sequence[str]):
         """Return the hypotheses with each ``<unk>`` replaced.
 
-        The replacement is the translation, by the dictionary, of the source word with the most
-        attention; a word that the dictionary lacks is copied.
+        The replacement is the dictionary's translation of the source word with the most attention;
+        a word that the dictionary lacks is copied.
 
         Args:
             found: hypotheses of each sentence, with soft alignments to their source.
@@ -233,13 +235,14 @@ class UnknownWords:
 
 
 def attended(weights: Sequence[Sequence[str]], place: int, words: int) -> int:
-    """Return the number of the source word with the most attention of a target token.
+    """Return the index of the source word to which a target token attends most.
 
-    A surplus sentence has no source of its own; its word i is taken for the translation of word i.
+    A surplus sentence has no source of its own and thus no weights; its word i is then taken to be
+    the translation of source word i.
 
     Args:
         weights: for each target token the weights of source tokens, the end symbol included.
-        place: place of the target token.
+        place: index of the target token.
         words: number of words of the source.
     """
     of_words = list(weights[place][:words]) if place < len(weights) else []

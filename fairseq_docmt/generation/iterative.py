@@ -27,7 +27,7 @@ ORDERS = ("together", "in-turn")
 class MemnetEnsemble(EnsembleModel):
     """Ensemble whose decoders get vectors read from the document memories.
 
-    ``net_input`` may have ``readings``: a list with the (bsz, r) vectors of each model.
+    ``net_input`` may have ``readings``: a list with the vectors (batch rows, width) of each model.
     """
 
     def forward_encoder(self, net_input):
@@ -40,7 +40,7 @@ class MemnetEnsemble(EnsembleModel):
 
 
 class _WithReadings(nn.Module):
-    """Model for a scorer, which passes the vectors read from the memories to the real model."""
+    """Model wrapper for fairseq's scorer that passes the vectors read from the memories."""
 
     def __init__(self, model, readings: Tensor):
         super().__init__()
@@ -74,7 +74,7 @@ class _Memories:
 
     Args:
         models: models of the ensemble.
-        src_tokens: (R, S) padded sentences, one document after another.
+        src_tokens: (R, S) padded source tokens of R sentences, one document after another.
         documents: (R,) number of the document of each sentence.
         padding_idx: index of padding.
     """
@@ -116,13 +116,13 @@ class _Memories:
             self.cells[i][rows] = new
 
     def recall(self, own: bool = True) -> List[Tensor]:
-        """Read the memories.
+        """Read from the memories for every sentence.
 
         Args:
             own: True if a sentence also reads its own translation.
 
         Returns:
-            For each model the (R, r) vectors that the R sentences read.
+            For each model the vectors (sentences, width) that the sentences read.
         """
         return [
             model.decoder.recall(encoded, self.documents, cells, own)
@@ -131,7 +131,7 @@ class _Memories:
 
 
 class IterativeSearch(JointSearch):
-    """Search for models with document memories, whose batch rows are sentences."""
+    """Search for models with document memories, which retranslates sentences in several passes."""
 
     decoding = "iterative"
     description = (
@@ -144,10 +144,10 @@ class IterativeSearch(JointSearch):
         return MemnetEnsemble(models)
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Translate from scratch or start from drafts, then do ``--decode-passes`` passes.
+        """Translate from scratch or take drafts, then retranslate in ``--decode-passes`` passes.
 
-        In a pass each sentence is translated given the other sentences.  With 0 passes no memory
-        is read.
+        In each pass every sentence is translated given the current translations of the others;
+        passes end early when nothing changes.  With 0 passes no memory is read.
         """
         sentences = _sentences(units)
         memories = self._memories(models, sentences) if self.task.cfg.decode_passes else None
@@ -167,7 +167,10 @@ class IterativeSearch(JointSearch):
     def _translate_again(
         self, generator, models, sentences, memories: _Memories, translations: List[Tensor]
     ) -> Dict[int, List[Hypothesis]]:
-        """Translate all sentences given the translations until these no longer change."""
+        """Retranslate all sentences, starting from ``translations``, until no sentence changes.
+
+        There are at most ``--decode-passes`` passes.  Returns the hypotheses by sentence number.
+        """
         current, found = list(translations), {}
         self._write_memories(memories, sentences, range(len(sentences)), current)
         for _ in range(self.task.cfg.decode_passes):
@@ -183,7 +186,7 @@ class IterativeSearch(JointSearch):
         return found
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Score references given the references of the other sentences, or given drafts.
+        """Score each reference given the other references of its document, or given the drafts.
 
         With 0 passes no memory is read.
         """
@@ -207,7 +210,11 @@ class IterativeSearch(JointSearch):
         return _by_unit([found[i][0] for i in everything], units)
 
     def parts_within(self, unit: DecodingUnit, most: int) -> List[DecodingUnit]:
-        """Return the unit itself: its references are scored one by one, so none is too long."""
+        """Return the unit uncut, as its references are scored one by one.
+
+        Raises:
+            UserError: a reference has more than ``most`` tokens.
+        """
         for row in range(unit.num_rows):
             super().parts_within(unit.row_alone(row), most)
         return [unit]
@@ -224,14 +231,25 @@ class IterativeSearch(JointSearch):
         return _Memories(models, src_tokens, documents, dictionary.pad())
 
     def _write_memories(self, memories: _Memories, sentences, wave: Sequence[int], current) -> None:
-        """Write the current translations of the sentences ``wave`` into the target memories."""
+        """Write the current translations of some sentences into the target memories.
+
+        Args:
+            memories: memories to change.
+            sentences: all sentences.
+            wave: numbers of the sentences to write.
+            current: current translations of all sentences.
+        """
         texts = [current[i] for i in wave]
         previous = self.decoder_input([sentences[i].unit for i in wave], texts)
         device = memories.documents.device
         memories.translate(torch.tensor(list(wave), device=device), previous.to(device))
 
     def _waves(self, sentences: List[_Sentence]) -> Iterator[List[int]]:
-        """Yield lists of sentence numbers; the memories are updated after each list."""
+        """Yield groups of sentence numbers; memories are updated after each group.
+
+        With ``--decode-order together`` all sentences are one group; otherwise a group has the
+        sentences at the same position in their documents.
+        """
         if self.task.cfg.decode_order == "together":
             yield list(range(len(sentences)))
             return
@@ -239,13 +257,22 @@ class IterativeSearch(JointSearch):
             yield [i for i, sentence in enumerate(sentences) if sentence.place == place]
 
     def _longest_first(self, sentences, wave: Sequence[int]) -> List[int]:
-        """Return the sentence numbers ``wave``, those with the longest sources first."""
+        """Return the sentence numbers in ``wave``, sorted by source length, the longest first."""
         return sorted(wave, key=lambda i: -len(self.joined_source(sentences[i].unit)))
 
     def _translate_given(
         self, generator, models, sentences, wave: Sequence[int], readings: Optional[List[Tensor]]
     ) -> Dict[int, List[Hypothesis]]:
-        """Translate the sentences ``wave``; ``readings`` are vectors that all sentences read."""
+        """Translate the sentences in ``wave``; return the hypotheses by sentence number.
+
+        Args:
+            generator: generator of this package.
+            models: models of the ensemble.
+            sentences: all sentences.
+            wave: numbers of the sentences to translate.
+            readings: for each model the vectors that all sentences read from the memories; None
+                without memories.
+        """
         order = self._longest_first(sentences, wave)
         context = {}
         if readings is not None:

@@ -1,4 +1,4 @@
-"""Translation of a span in one output (``--decoding window`` and ``segment``)."""
+"""Translation of several sentences in one output (``--decoding window`` and ``segment``)."""
 
 import logging
 from typing import List, Optional
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class JointSearch(DocumentSearch):
-    """Search for all sentences of a unit in one output, split at ``<sep>``.
+    """Search that translates all sentences of a unit in one output and splits it at ``<sep>``.
 
     An output with a wrong number of sentences is decoded again with the right number forced, or
     kept (``--wrong-sentence-count``).
@@ -31,7 +31,7 @@ class JointSearch(DocumentSearch):
         self._joint_outputs = self._wrong_counts = 0
 
     def begin(self, units: int) -> None:
-        """Begin a run over ``units`` decoding units, with all its counts at 0."""
+        """Start a run over ``units`` decoding units, and reset the counts of outputs."""
         super().begin(units)
         self._joint_outputs = self._wrong_counts = 0
 
@@ -48,20 +48,20 @@ class JointSearch(DocumentSearch):
             )
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Return for each decoding unit the hypotheses of its sentences, best first."""
+        """Translate each unit in one output, and return n-best lists of its sentences."""
         return self.translate_spans(generator, models, units)
 
     def translate_spans(
         self, generator, models, units: List[DecodingUnit], encoder_context: Optional[dict] = None
     ) -> List[NBestLists]:
-        """Search for outputs of whole units and split them into sentences.
+        """Translate each unit in one output, and return an n-best list for each of its sentences.
 
         Args:
             generator: generator of this package.
             models: models of the ensemble.
             units: units to translate.
-            encoder_context: further encoder input of the ensemble, for units of one sentence; its
-                rows are the units, longest first.
+            encoder_context: additional encoder input, for units of one sentence; its rows are the
+                units in order of decreasing source length.
         """
         counts = [len(unit.source) for unit in units]
         force = self.task.cfg.force_sentence_count
@@ -84,10 +84,16 @@ class JointSearch(DocumentSearch):
         ]
 
     def _repaired(self, generator, models, units, found) -> List[List[JointHypothesis]]:
-        """Decode units again that lack outputs with the right number of sentences.
+        """Decode units again with forced sentence counts where outputs have wrong counts.
+
+        These are units whose best output has a wrong number of sentences, or that have fewer than
+        ``nbest`` outputs with the right number.
 
         Args:
             found: hypotheses of each unit, best first.
+
+        Returns:
+            Hypotheses of each unit with the right number of sentences, best first.
         """
         counts = [len(unit.source) for unit in units]
         right = [[o for o in f if len(o.sentences) == c] for f, c in zip(found, counts)]
@@ -111,13 +117,13 @@ class JointSearch(DocumentSearch):
     def _search(
         self, generator, models, units, counts, encoder_context=None
     ) -> List[List[JointHypothesis]]:
-        """Search for outputs of units.
+        """Run the generator on units, and split each output into sentences.
 
         Args:
             counts: required number of sentences of each output, 0 for any number.
 
         Returns:
-            Hypotheses of each unit, best first.
+            Joint hypotheses of each unit, best first.
         """
         batch = self.encoder_input(units, models)
         in_batch = [units[i] for i in batch.order]
@@ -154,7 +160,10 @@ class JointSearch(DocumentSearch):
         return generator.most_tokens(tokens, len(unit.source))
 
     def _prefixes(self, units, batch: EncoderInput) -> Optional[Tensor]:
-        """Return the forced first tokens of rows: language tag, ``<bod>``, ``--prefix-size``."""
+        """Return the padded first tokens that are forced in each row, or None if there are none.
+
+        These are the language tag, ``<bod>`` and the tokens of ``--prefix-size``.
+        """
         rows = []
         for unit in units:
             row = torch.tensor(self.formats.target.start(unit.at_start), dtype=torch.long)
@@ -165,7 +174,7 @@ class JointSearch(DocumentSearch):
 
 
 class WindowSearch(JointSearch):
-    """Search for the windows that end with each sentence."""
+    """Search that translates a window ending with each sentence, and keeps only this sentence."""
 
     decoding = "window"
     description = "translate a window for each sentence and keep only its last sentence"
@@ -173,7 +182,7 @@ class WindowSearch(JointSearch):
 
 
 class SegmentSearch(JointSearch):
-    """Search for the consecutive windows or parts of each document."""
+    """Search that translates each document in consecutive windows or parts, one output each."""
 
     decoding = "segment"
     description = "translate a window or part of a document as one output and split it at <sep>"

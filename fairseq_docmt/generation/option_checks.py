@@ -22,10 +22,10 @@ OF_GENERATE = {"results_path": None, "gen_subset": "test"}
 
 
 def check_decoding(task) -> None:
-    """Refuse options that the decoding of a task does not read.
+    """Refuse options that have no effect with the task's ``--decoding``.
 
     Raises:
-        UserError: naming the option.
+        UserError: there is such an option; the message names it.
     """
     search = task.search
     if task.cfg.gold_context and not search.one_by_one:
@@ -61,8 +61,8 @@ def refuse_unsupported(task, models, args) -> None:
         args: generation options.
 
     Raises:
-        UserError: a parameter is no number, or an option is not supported; the message gives an
-            alternative.
+        UserError: a model parameter is NaN or infinite, or an option is not supported; the message
+            gives an alternative.
     """
     _refuse_diverged(models)
     args = _complete(args)
@@ -99,7 +99,7 @@ def refuse_unsupported(task, models, args) -> None:
 
 
 def _refuse_replacement(task, models, args) -> None:
-    """Refuse ``--replace-unk`` without ``<unk>`` or attention to the sentence's own source."""
+    """Refuse ``--replace-unk`` where references are scored, or raw text or attention is lacking."""
     if args.score_reference:
         raise UserError("--replace-unk changes translations; leave it out with --score-reference")
     if args.print_alignment:
@@ -116,7 +116,7 @@ def _refuse_replacement(task, models, args) -> None:
 
 
 def _warn_without_context(task) -> None:
-    """Name the options that have no effect on windows of one sentence."""
+    """Warn of context options, which have no effect if windows have a single sentence."""
     if task.options.get("window_size") != 1:
         return
     for name in ("gold_context", "normalize_with_context", "force_sentence_count"):
@@ -127,7 +127,7 @@ def _warn_without_context(task) -> None:
 
 
 def _warn_without_translations(task, models) -> None:
-    """Warn of options of iterative decoding that have no effect without a target memory."""
+    """Warn of options of iterative decoding that have no effect without target memory or passes."""
     if not task.search.reads_memories:
         return
     cfg, named = task.cfg, []
@@ -149,7 +149,7 @@ def _reads_lines(task) -> bool:
 
 
 def _refuse_without_input(task, args) -> None:
-    """Refuse options that the input cannot serve, as ``--prefix-size`` without references."""
+    """Refuse options that do not suit the input, such as ``--prefix-size`` without references."""
     with_references = (getattr(data, "tgt", None) is not None for data in task.datasets.values())
     if args.prefix_size > 0 and not any(with_references):
         raise UserError(
@@ -181,7 +181,7 @@ def _refuse_diverged(models) -> None:
 
 
 def _refuse_in_scoring(task, models, args) -> None:
-    """Refuse options that do not go with ``--score-reference``."""
+    """Refuse options that cannot be combined with ``--score-reference``."""
     if task.cfg.normalize_with_context:
         raise UserError(
             "--normalize-with-context changes the search; leave it out with --score-reference, "
@@ -197,7 +197,7 @@ def _refuse_in_scoring(task, models, args) -> None:
 
 
 def _refuse_without_weights(models, option: str = "--print-alignment") -> None:
-    """Refuse an option of alignments for models without attention weights."""
+    """Refuse ``option``, which needs alignments, if a model gives no attention weights."""
     for model in models:
         if not has_attention_weights(model):
             raise UserError(
@@ -207,7 +207,14 @@ def _refuse_without_weights(models, option: str = "--print-alignment") -> None:
 
 
 def _refuse_alignment(task, models, kind: str, alone: bool) -> None:
-    """Refuse ``--print-alignment`` where models or decoding do not give the weights it needs."""
+    """Refuse ``--print-alignment`` where the model or the decoding lacks the weights it needs.
+
+    Args:
+        task: document task.
+        models: models of the ensemble.
+        kind: value of the option, ``hard`` or ``soft``.
+        alone: whether source and output are single sentences.
+    """
     _refuse_without_weights(models)
     if kind == "soft" and _reads_lines(task):
         raise UserError(
@@ -222,7 +229,7 @@ def _refuse_alignment(task, models, kind: str, alone: bool) -> None:
 
 
 def _refuse_whole_alignment(task, models, option: str) -> None:
-    """Refuse an option of alignments if they need whole outputs, which are decoded in parts."""
+    """Refuse ``option`` if alignments need the whole output, but decoding is by sentence."""
     if task.search.reads_prefix and any(aligns_whole_outputs(model) for model in models):
         raise UserError(
             f"{option} of a model trained with alignments needs the whole output at once; "
@@ -231,7 +238,7 @@ def _refuse_whole_alignment(task, models, option: str) -> None:
 
 
 def _refuse_language_model(task, args) -> None:
-    """Refuse a language model where it would not be used, or not correctly."""
+    """Refuse ``--lm-path`` where the language model would be unused or give wrong scores."""
     if not task.search.one_by_one:
         raise UserError(
             "--lm-path is for sentences translated one after the other, not for --decoding "
@@ -278,7 +285,10 @@ IN_SCORING += ("no_seed_provided", "replace_unk", "lm_path", "lm_weight", *DEPRE
 
 
 def _complete(args) -> Namespace:
-    """Return options with defaults for those not given, as in ``--eval-bleu-args``."""
+    """Return all generation options, with defaults for options that ``args`` lacks.
+
+    ``--eval-bleu-args``, for example, gives only some options.
+    """
     return Namespace(**{name: getattr(args, name, value) for name, value in DEFAULTS.items()})
 
 
@@ -288,10 +298,10 @@ def _given(args: Namespace) -> list:
 
 
 def _refuse_options_of_others(args: Namespace) -> None:
-    """Refuse options of models that document tasks do not have.
+    """Refuse options that fairseq has for non-autoregressive and speech models only.
 
     Raises:
-        UserError: naming the option.
+        UserError: there is such an option, or ``--sacrebleu``; the message names it.
     """
     names = _given(args)
     for name in names:
@@ -307,7 +317,7 @@ def _refuse_options_of_others(args: Namespace) -> None:
 
 
 def _warn_in_scoring(args: Namespace) -> None:
-    """Name the options of a search, which have no effect on the scores of references."""
+    """Warn of search options, which have no effect when references are scored."""
     names = [flag(name) for name in _given(args) if name not in IN_SCORING]
     if names:
         logger.warning("options without effect with --score-reference: %s", ", ".join(names))
@@ -323,10 +333,10 @@ def _refuse_impossible(args: Namespace, vocabulary: int, alone: bool) -> None:
     Args:
         args: all generation options.
         vocabulary: size of the target dictionary.
-        alone: whether each output is of a single sentence.
+        alone: whether each output is a single sentence.
 
     Raises:
-        UserError: naming the options.
+        UserError: there are such values; the message names the options.
     """
     for name in _given(args):
         value, needed = getattr(args, name), NEEDED.get(name)
@@ -355,7 +365,7 @@ def _refuse_impossible(args: Namespace, vocabulary: int, alone: bool) -> None:
 
 
 def _on(args: Namespace, name: str) -> bool:
-    """Return whether an option has an effect; 0 and negative numbers switch searches off."""
+    """Return whether an option is switched on; 0 and negative numbers count as off."""
     value = getattr(args, name)
     return value > 0 if isinstance(value, (int, float)) else bool(value)
 

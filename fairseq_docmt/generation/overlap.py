@@ -1,4 +1,4 @@
-"""Translation of all windows of a document; each sentence is taken from the surest window."""
+"""Decoding with overlapping windows; each sentence is taken from the window that scores it best."""
 
 from dataclasses import replace
 from typing import Dict, Iterator, List
@@ -14,11 +14,11 @@ from fairseq_docmt.generation.search import NBestLists
 
 
 class OverlapSearch(JointSearch):
-    """Search for each sentence in every window that has it.
+    """Search that translates each sentence in every window with it, and keeps the best result.
 
-    A document of n sentences has n windows, one that ends with each sentence, which overlap.  A
-    sentence is in up to ``--window-size`` of them; its translation is the one with the highest
-    score, the mean over the windows that agree on it.
+    A document of n sentences has n overlapping windows, one ending with each sentence, so a
+    sentence is in up to ``--window-size`` windows.  Equal translations from several windows are
+    merged and get their mean score; the translation with the highest score is kept.
     """
 
     decoding = "overlap"
@@ -28,11 +28,11 @@ class OverlapSearch(JointSearch):
     joint = True
 
     def spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
-        """Return the spans of whole documents."""
+        """Return the sentence span of each document, as units are whole documents."""
         return np.stack([index.starts[:-1], index.starts[1:]], axis=1)
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Return for each decoding unit the hypotheses of its sentences, best first."""
+        """Translate all windows of each unit, and return merged n-best lists of its sentences."""
         spans = [self._spans(unit) for unit in units]
         windows = [self._window(unit, *span) for unit, cut in zip(units, spans) for span in cut]
         found = self._outputs(generator, models, windows, sum(map(_size, units)))
@@ -47,7 +47,7 @@ class OverlapSearch(JointSearch):
         return results
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Score the reference of each row in the window that ends with it."""
+        """Score the reference of each sentence in the window that ends with it."""
         results = []
         for unit in units:
             windows = [
@@ -59,7 +59,7 @@ class OverlapSearch(JointSearch):
         return results
 
     def _outputs(self, generator, models, windows, most: int) -> Iterator[NBestLists]:
-        """Translate windows in groups of at most ``most`` source tokens, as many as a batch has."""
+        """Translate windows in batches of up to ``most`` source tokens; yield results by window."""
         group: List[DecodingUnit] = []
         for window in windows:
             if group and sum(map(_size, group)) + _size(window) > most:
@@ -69,14 +69,14 @@ class OverlapSearch(JointSearch):
         yield from self.translate_spans(generator, models, group)
 
     def _spans(self, unit: DecodingUnit) -> List[List[int]]:
-        """Return the windows of a unit, one that ends with each of its sentences."""
+        """Return the windows [first, end] of a unit, one ending with each of its sentences."""
         sizes = np.array([len(sentence) for sentence in unit.source])
         limits = self.task.limits(sizes)
         index = DocumentIndex.from_lengths([len(sizes)])
         return window_spans(index, self.task.options["window_size"], limits).tolist()
 
     def _window(self, unit: DecodingUnit, first: int, end: int) -> DecodingUnit:
-        """Return some sentences of a unit, all of which are translated."""
+        """Return a unit of sentences ``first`` to ``end - 1``, all of which are translated."""
         number = self.task.options["next_sentences"]
         return replace(
             unit,

@@ -1,4 +1,4 @@
-"""Base of all searches: encoder input, scoring of references, results and progress."""
+"""Base class of all searches: encoder input, scoring of references, results and progress."""
 
 import logging
 import sys
@@ -32,7 +32,7 @@ INTERVALS = (0.5, 30)
 
 
 class DecodingProgress:
-    """Progress over the sentences of a run, also within batches of long documents.
+    """Progress bar over the sentences of a run, which also advances within long documents.
 
     Args:
         sentences: number of sentences of the run.
@@ -63,7 +63,7 @@ class DecodingProgress:
         self._in_batch = 0
 
     def close(self) -> None:
-        """Finish the bar."""
+        """Close the progress bar."""
         self._bar.close()
 
 
@@ -72,7 +72,7 @@ NBestLists = List[List[Hypothesis]]
 
 
 class EncoderInput(NamedTuple):
-    """Batch of the sources of units.
+    """Batch with the source of each decoding unit as a row.
 
     Attributes:
         order: number of the unit of each row; the longest come first, as recurrent encoders
@@ -89,7 +89,7 @@ class EncoderInput(NamedTuple):
         return self.net_input["src_tokens"].device
 
     def in_order_of_units(self, found: Sequence) -> list:
-        """Return the results of the rows in the order of their units."""
+        """Return the results of the batch rows, put back into the order of the units."""
         results: list = [None] * len(self.order)
         for number, of_row in zip(self.order, found):
             results[number] = of_row
@@ -97,7 +97,7 @@ class EncoderInput(NamedTuple):
 
 
 class _WithoutAttention(nn.Module):
-    """Model for a scorer, without attention weights, which not all models have."""
+    """Model wrapper for fairseq's scorer that drops attention, which not all models return."""
 
     def __init__(self, model):
         super().__init__()
@@ -113,9 +113,10 @@ class _WithoutAttention(nn.Module):
 
 
 class DocumentSearch:
-    """Base of the searches for translations of decoding units.
+    """Base class of the searches that translate or score decoding units.
 
-    A subclass describes a value of ``--decoding`` by its attributes and defines :meth:`translate`.
+    A decoding unit is a span of sentences to translate, with their context.  A subclass describes a
+    value of ``--decoding`` by its attributes and defines :meth:`translate`.
 
     Args:
         task: document task.
@@ -148,7 +149,7 @@ class DocumentSearch:
 
     @property
     def window(self) -> Optional[int]:
-        """Number of sentences of a unit of which only the last is translated; None if all are."""
+        """Size of the windows if only their last sentences are translated; None without windows."""
         return self.task.options.get("window_size") if self.by_windows else None
 
     @property
@@ -162,7 +163,7 @@ class DocumentSearch:
         return False
 
     def spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
-        """Return the (units, 2) spans of the units of a corpus.
+        """Return the decoding units of a corpus as (units, 2) spans of sentence numbers.
 
         Args:
             index: sentences and documents.
@@ -173,16 +174,16 @@ class DocumentSearch:
         return window_spans(index, self.window, self.task.limits(src_sizes))
 
     def cut(self, index: DocumentIndex, src_sizes: np.ndarray) -> Cut:
-        """Cut documents into units; see :meth:`spans`."""
+        """Cut the documents of a corpus into decoding units; arguments as in :meth:`spans`."""
         spans, with_more = self.spans(index, src_sizes), self.task.source_spans(index, src_sizes)
         ends = None if with_more is None else with_more(spans)[:, 1]
         return Cut(index, spans, ends, self.window, self.task.most_tokens[0])
 
     def end(self) -> None:
-        """Log statistics after the last unit of a run."""
+        """Log statistics after the last unit of a run; the base class logs none."""
 
     def forget(self) -> None:
-        """Forget the translations of documents that have not ended."""
+        """Forget the translations of unfinished documents; the base class keeps none."""
 
     def ensemble_of(self, models, lm_model=None):
         """Return the ensemble that the generator decodes with; None for fairseq's own.
@@ -204,7 +205,7 @@ class DocumentSearch:
     # ---- called by tasks -----------------------------------------------------------------------
 
     def begin(self, units: int) -> None:
-        """Begin a run over ``units`` decoding units, with all its counts at 0."""
+        """Start a run over ``units`` decoding units, and reset all counts."""
         self._units_left, self._shortened = units, 0
 
     @torch.no_grad()
@@ -221,7 +222,8 @@ class DocumentSearch:
             Hypotheses of each row, best first.
 
         Raises:
-            UserError: there are no references to score, or one exceeds the model's positions.
+            UserError: there are no references to score, or a reference exceeds the model's
+                positions.
         """
         units = _with_forced_tokens(units, prefixes, constraints)
         full = [unit for unit in units if unit.source]
@@ -252,12 +254,12 @@ class DocumentSearch:
 
     @property
     def formats(self) -> Formats:
-        """Formats of the sequences of both sides."""
+        """Sequence formats of source and target: their tags, separators and end symbols."""
         return self.task.formats
 
     @property
     def forbidden(self) -> List[int]:
-        """Symbols that are never generated within a translation."""
+        """Indices of symbols that no translation may contain, such as language tags."""
         symbols = (s for s in self.task.added_symbols if s != SENTENCE_SEPARATOR)
         return [self.task.target_dictionary.index(symbol) for symbol in symbols]
 
@@ -270,10 +272,10 @@ class DocumentSearch:
         return self.formats.target.join(unit.target, unit.at_start)
 
     def decoder_input(self, units: Sequence[DecodingUnit], texts: Sequence[Tensor]) -> Tensor:
-        """Return the (units, T) decoder input of translations of single sentences, as in training.
+        """Return the decoder input (units, tokens) that these translations would have in training.
 
         Args:
-            units: units of the sentences.
+            units: units of one sentence each.
             texts: their translations, without ``</s>``.
         """
         end, target = torch.tensor([self.eos]), self.formats.target
@@ -281,7 +283,7 @@ class DocumentSearch:
         return target.decoder_input([target.join([s], u.at_start) for u, s in zip(units, ended)])
 
     def encoder_input(self, units: List[DecodingUnit], models) -> EncoderInput:
-        """Collate the sources of units."""
+        """Collate the sources of decoding units into a padded batch, the longest first."""
         device = device_of(models)
         sources = [self.joined_source(unit) for unit in units]
         order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
@@ -314,7 +316,7 @@ class DocumentSearch:
     # ---- references ----------------------------------------------------------------------------
 
     def _score_within_positions(self, scorer, models, units) -> List[NBestLists]:
-        """Score the references of each unit, cut to the target positions of the models."""
+        """Score the references; units that exceed the models' target positions are cut first."""
         most = min(model.max_decoder_positions() for model in models)
         parts = [self.parts_within(unit, most) for unit in units]
         found = iter(self.score(scorer, models, [part for cut in parts for part in cut]))
@@ -323,11 +325,11 @@ class DocumentSearch:
     def parts_within(self, unit: DecodingUnit, most: int) -> List[DecodingUnit]:
         """Cut a unit into units whose joined references have at most ``most`` tokens.
 
-        The unit loses its oldest context sentences.  Without context, another unit begins where
-        the references so far leave no room for the next one.
+        First the unit loses its oldest context sentences.  If this is not enough, a new unit
+        without context begins wherever the next reference no longer fits.
 
         Raises:
-            UserError: a reference by itself has more tokens.
+            UserError: a single reference has more than ``most`` tokens.
         """
 
         def fits(given):
@@ -353,7 +355,7 @@ class DocumentSearch:
         return [*parts, rest]
 
     def _first_rows(self, unit: DecodingUnit, rows: int) -> DecodingUnit:
-        """Return a unit of the first ``rows`` sentences of a unit that has no context."""
+        """Return a unit of the first ``rows`` sentences of ``unit``, which has no context."""
         number = self.task.options.get("next_sentences", 0)
         return replace(
             unit,
@@ -364,7 +366,7 @@ class DocumentSearch:
         )
 
     def score_spans(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Score joined references by the stock scorer and split the scores into sentences."""
+        """Score each unit's references as one sequence, and return the scores by sentence."""
         batch = self.encoder_input(units, models)
         targets = [self.joined_target(units[i]) for i in batch.order]
         target = pad_rows(targets, self.task.target_dictionary).to(batch.device)

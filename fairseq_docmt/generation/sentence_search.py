@@ -1,4 +1,4 @@
-"""Search strategies: limits of each batch row, and a faster beam search on the CPU."""
+"""Search strategies: length limits of each batch row, and a faster beam search on the CPU."""
 
 import math
 from typing import Optional, Sequence, Tuple
@@ -87,9 +87,9 @@ class SentenceSearch(search.Search):
     ) -> None:
         """Set the limits of the next batch.
 
-        The limit of a row with a required number of sentences is divided among them in proportion
-        to their sources.  A sentence may also have what the sentences before it have left over,
-        but not the shares of those after it.
+        If a row has a required number of sentences, its limit is divided among them in proportion
+        to their sources.  A sentence may also use tokens that earlier sentences have left over, but
+        not the shares of later sentences.
 
         Args:
             limits: (bsz,) maximum number of tokens, without ``</s>``.
@@ -133,10 +133,10 @@ class SentenceSearch(search.Search):
         return self._end_rows(step, rows, *chosen) if self.keeps_best else chosen
 
     def _sampled(self, step: int, lprobs: Tensor, *rest):
-        """Return sampled candidates, also where only words of vanishing probability are allowed.
+        """Sample candidates, even where all allowed words have vanishing probability.
 
         fairseq draws from probabilities, which are 0 in single precision below e^-104.  Where the
-        allowed words have less than e^-20 together, their probabilities are therefore normalised.
+        probability of all allowed words together is below e^-20, it is therefore normalised first.
         """
         total = lprobs.logsumexp(dim=2)
         total = total.masked_fill(total > -20, 0.0)
@@ -144,7 +144,7 @@ class SentenceSearch(search.Search):
         return scores + total.gather(1, beams), words, beams
 
     def _end_rows(self, step: int, rows: Tensor, scores: Tensor, words: Tensor, beams: Tensor):
-        """Determine the rows that are done.
+        """Determine the batch rows that are done, and end them with dummy hypotheses if needed.
 
         The generator checks whether a row is finished only if a hypothesis ends.  A row that is
         done without such a hypothesis therefore gets a dummy one, which is dropped later.
@@ -171,7 +171,11 @@ class SentenceSearch(search.Search):
         return scores, words, beams
 
     def normalised(self, scores: Tensor, length: int, rows) -> Tensor:
-        """Normalise sums of log-probabilities (rows, ...) of ``length`` tokens for ranking."""
+        """Normalise summed log-probabilities (rows, ...) by length, as hypotheses are ranked.
+
+        ``length`` is the number of tokens of the sums.  If hypotheses are ranked together with
+        their target context, its score and length are added first.
+        """
         if self.context is None:
             return scores.float() / length**self.len_penalty
         score, tokens = (x[rows] for x in self.context)
@@ -180,9 +184,10 @@ class SentenceSearch(search.Search):
         return (scores.float() + score.view(shape)) / length**self.len_penalty
 
     def _keep_counts(self, lprobs, tokens, rows, step: int, ended: Tensor) -> None:
-        """Forbid ``</s>`` before the last sentence and ``<sep>`` within it.
+        """Enforce the required number of sentences by forbidding ``</s>`` or ``<sep>``.
 
-        A sentence that has used its share and what was left over must end with ``<sep>``.
+        ``</s>`` is forbidden before the last sentence, ``<sep>`` within the last.  A sentence that
+        has used up its share of the length limit must end with ``<sep>``.
 
         Args:
             ended: (bsz, beam) True where the whole row has reached its limit.
@@ -202,15 +207,15 @@ class SentenceSearch(search.Search):
         return self.inner.init_constraints(batch_constraints, beam_size)
 
     def prune_sentences(self, batch_idxs: Tensor):
-        """Keep the constraints of the rows ``batch_idxs`` only; all other rows are done."""
+        """Keep only the constraints of the rows ``batch_idxs``, as all other rows are done."""
         return self.inner.prune_sentences(batch_idxs)
 
     def update_constraints(self, active_hypos: Tensor):
-        """Let the constraints follow the chosen hypotheses."""
+        """Reorder the constraint states to follow the hypotheses that the beam has kept."""
         return self.inner.update_constraints(active_hypos)
 
     def set_src_lengths(self, src_lengths):
-        """Set the (rows,) lengths of the source."""
+        """Store the (rows,) source lengths for strategies that need them."""
         self._src_lengths = src_lengths
 
 
@@ -230,7 +235,7 @@ BLOCK = 128
 
 
 class FewWordsBeamSearch(BeamSearch):
-    """Beam search of fairseq over the best words of each beam only.
+    """fairseq's beam search, restricted to the best words of each beam.
 
     The result is the same, as no other words can be chosen.  On a CPU, fairseq's copy and sort of
     the probabilities of all words at every step takes as long as a layer of the model.
@@ -249,10 +254,11 @@ class FewWordsBeamSearch(BeamSearch):
 
 
 def most_likely(lprobs: Tensor, number: int):
-    """Return the highest of (..., V) values and their indices, like ``topk``.
+    """Return the ``number`` highest values of the last dimension and their indices, like ``topk``.
 
-    Only the blocks of BLOCK values with the highest maxima are searched, and what follows the last
-    whole block.  V must be several times ``number * BLOCK``.
+    The dimension is divided into blocks of BLOCK values.  Only the blocks with the highest maxima
+    and the incomplete block at the end are searched.  The dimension must be several times
+    ``number * BLOCK``.
     """
     blocks = lprobs.size(-1) // BLOCK
     body = lprobs[..., : blocks * BLOCK].unflatten(-1, (blocks, BLOCK))

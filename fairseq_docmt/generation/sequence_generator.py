@@ -19,10 +19,10 @@ class RowLimits(NamedTuple):
 
     Attributes:
         most: maximum number of tokens, without ``</s>``.
-        sentences: number of source tokens of each required sentence, empty for any number of
-            sentences; None for no requirement in any row.
-        marks: number of tokens before the sentences, which do not count towards ``--min-len`` and
-            may be symbols that are not written otherwise.
+        sentences: number of source tokens of each required sentence, empty if a row may have any
+            number of sentences; None if all rows may.
+        marks: number of forced tokens before the translation (language tag, ``<bod>``), which do
+            not count towards ``--min-len``.
         context: (bsz,) log-probability and (bsz,) length of the target context, if hypotheses are
             to be ranked together with it.
         before: previous target sentences, without ``</s>``, for a language model.
@@ -36,7 +36,7 @@ class RowLimits(NamedTuple):
 
 
 class _DocumentGenerator:
-    """Mixin for a stock generator.
+    """Mixin that gives fairseq's generators limits for each row, and another stopping criterion.
 
     Args:
         models, tgt_dict, **options: arguments of the stock generator.
@@ -83,11 +83,11 @@ class _DocumentGenerator:
         self._done: List[bool] = []
 
     def most_tokens(self, source_tokens: int, sentences: int) -> int:
-        """Return the stock limit ``a * source_tokens + b``, with b for each sentence of a span."""
+        """Return the length limit ``a * source_tokens + b * sentences`` of ``--max-len-*``."""
         return max(0, int(self._most_tokens_a * source_tokens + self._most_tokens_b * sentences))
 
     def generate(self, models, sample: dict, limits: Optional[RowLimits] = None, **kwargs):
-        """Search as fairseq does, with a length limit for each row, which also cuts its prefix."""
+        """Search as fairseq does, but within each row's limits, which also cut forced prefixes."""
         if limits is not None:
             prefixes = kwargs.get("prefix_tokens")
             self._restrict(limits, sample["net_input"], prefixes)
@@ -137,7 +137,10 @@ class _DocumentGenerator:
         src_lengths: Tensor,
         max_len: int,
     ) -> List[int]:
-        """Add finished hypotheses; a row keeps its best ``beam_size``, in fairseq its first."""
+        """Add finished hypotheses to their rows, and return the rows that are now done.
+
+        If the strategy ranks hypotheses, a row keeps its best ``beam_size``; in fairseq, its first.
+        """
         batch = (tokens, scores, finalized, finished, beam_size, attn, src_lengths, max_len)
         if not self.search.keeps_best:
             known = [len(hypotheses) for hypotheses in finalized]
@@ -156,7 +159,7 @@ class _DocumentGenerator:
         return newly_finished
 
     def _count_context(self, new: Iterable[List[Dict[str, Tensor]]]) -> None:
-        """Let the scores of new hypotheses include the target context, if the search has it."""
+        """Include the target context in the scores of new hypotheses, if it counts for ranking."""
         if self.search.context is None:
             return
         for row, hypotheses in enumerate(new):
@@ -167,7 +170,10 @@ class _DocumentGenerator:
     def is_finished(
         self, step: int, unfin_idx: int, max_len: int, finalized_sent_len: int, beam_size: int
     ) -> bool:
-        """Return whether a row is finished: by the search, or by ``beam_size`` hypotheses."""
+        """Return whether a row is done, by the ranking of its hypotheses or by fairseq's rule.
+
+        Sampling, diverse and greedy search stop as in fairseq, with ``beam_size`` hypotheses.
+        """
         if self.search.keeps_best:
             return step == max_len or self._done[unfin_idx]
         return super().is_finished(step, unfin_idx, max_len, finalized_sent_len, beam_size)
@@ -190,24 +196,24 @@ def _merge(finalized: List[list], new: List[list], most: int) -> None:
 
 
 class DocumentGenerator(_DocumentGenerator, sequence_generator.SequenceGenerator):
-    """Stock generator that stops when no better hypothesis is about to end."""
+    """fairseq's generator with limits of each row; stops when no better hypothesis can end next."""
 
 
 class DocumentGeneratorWithAlignment(
     _DocumentGenerator, sequence_generator.SequenceGeneratorWithAlignment
 ):
-    """Stock generator with alignments that stops when no better hypothesis is about to end."""
+    """fairseq's generator with alignments, with the limits and stopping of DocumentGenerator."""
 
     def generate(self, models, sample: dict, limits: Optional[RowLimits] = None, **kwargs):
-        """Search as fairseq does, within limits of each row."""
+        """Search within each row's limits, and drop the copies that were made for the alignment."""
         self._first = kwargs.get("bos_token")
         found = super().generate(models, sample, limits=limits, **kwargs)
         return [hypotheses[:number] for hypotheses, number in zip(found, self._numbers)]
 
     def _prepare_batch_for_alignment(self, sample, hypothesis):
-        """Fill each row up to the ``beam_size`` hypotheses that fairseq expects, by copies.
+        """Fill each row with copies up to the ``beam_size`` hypotheses that fairseq expects.
 
-        The decoder's input begins as in the search.
+        The decoder input begins with the same token as in the search.
         """
         self._numbers = [len(hypotheses) for hypotheses in hypothesis]
         for hypotheses in hypothesis:
@@ -220,7 +226,7 @@ class DocumentGeneratorWithAlignment(
 
 
 class SentenceNgramBlock(NGramRepeatBlock):
-    """Blocker of fairseq that compares the n-grams of the current sentence.
+    """fairseq's n-gram blocker, applied to repetitions within the current sentence.
 
     Without its CUDA extension, fairseq's blocker compares the padding after a hypothesis, and so
     blocks nothing.
@@ -235,12 +241,12 @@ class SentenceNgramBlock(NGramRepeatBlock):
         self.separator = separator
 
     def forward(self, tokens, lprobs, bsz: int, beam_size: int, step: int):
-        """Forbid the words that would end an n-gram for the second time.
+        """Forbid the words that would complete an n-gram for the second time.
 
-        A word that is the only one allowed, such as that of a prefix, stays.
+        If only one word is allowed, such as the next word of a forced prefix, it stays allowed.
 
         Args:
-            tokens: (bsz * beams, any) hypotheses, of which ``step`` tokens follow the first.
+            tokens: (bsz * beams, any) hypotheses, with ``step`` tokens after the first.
             lprobs: (bsz * beams, V) log-probabilities of the next word, changed in place.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Translation sentence by sentence, given the previous translations (``sequential``)."""
+"""Translation sentence by sentence, given the previous translations (``--decoding sequential``)."""
 
 import logging
 from typing import Callable, Dict, List, Optional
@@ -17,12 +17,12 @@ logger = logging.getLogger(__name__)
 
 
 class SequentialSearch(DocumentSearch):
-    """Search for one sentence at a time, after the decoder has read its target context.
+    """Search that translates one sentence at a time, after reading its target context.
 
-    The unit of a window has one sentence to translate, and its target context comes from earlier
-    samples.  The unit of a document is translated sentence by sentence.  Where translations leave
-    too few target positions for another sentence, a window loses its oldest sentences, and in a
-    document a new unit without context begins.
+    A window has one sentence to translate, and its target context was translated in earlier
+    batches.  In a document or a part of one, all sentences are translated in turn.  Where
+    translations leave too few target positions for another sentence, a window loses its oldest
+    sentences, and in a document a new unit without context begins.
     """
 
     decoding = "sequential"
@@ -45,12 +45,12 @@ class SequentialSearch(DocumentSearch):
         return self.window is not None and self.window > 1
 
     def begin(self, units: int) -> None:
-        """Begin a run over ``units`` decoding units, with all its counts at 0."""
+        """Start a run over ``units`` decoding units, and reset the count of shortened contexts."""
         super().begin(units)
         self._cuts = 0
 
     def end(self) -> None:
-        """Report how many sentences lost context."""
+        """Log how many sentences lost context because the target positions were filled."""
         if self._cuts > 0:
             logger.info(
                 "sentences that were translated with less context or none, because the "
@@ -59,17 +59,17 @@ class SequentialSearch(DocumentSearch):
             )
 
     def forget(self) -> None:
-        """Forget the translations of open documents."""
+        """Forget the translations of documents that have not ended."""
         self.translated = {}
 
     def ensemble_of(self, models, lm_model=None) -> PrefixEnsemble:
-        """Return an ensemble whose decoders read a prefix."""
+        """Return an ensemble whose decoders read target context before the search."""
         score_prefix = self.task.cfg.normalize_with_context
         symbols = self.eos, self.formats.target.separator, self.pad
         return PrefixEnsemble(models, *symbols, score_prefix, lm_model)
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Return for each decoding unit the hypotheses of its sentences, best first."""
+        """Translate the sentences of each unit one by one, and return their n-best lists."""
         units = [self._with_room(generator, unit) for unit in units]
         results: List[NBestLists] = [[] for _ in units]
         waiting = list(range(len(units)))
@@ -85,7 +85,7 @@ class SequentialSearch(DocumentSearch):
         return results
 
     def _with_room(self, generator, unit: DecodingUnit) -> DecodingUnit:
-        """Return a unit without its oldest context, so that its sentence fits the positions."""
+        """Drop a unit's oldest context sentences until its first translation fits the positions."""
         shorter = unit
         while shorter.num_context and not self._has_room(
             generator, shorter, 0, self._context(shorter)
@@ -95,7 +95,7 @@ class SequentialSearch(DocumentSearch):
         return shorter
 
     def _translate_as_far_as_possible(self, generator, units) -> List[NBestLists]:
-        """Translate the first sentence of each unit, and the next ones as long as they fit."""
+        """Translate the first sentence of each unit, and following ones while they fit."""
         generator.model.begin_documents()
         return self._without_future(
             units,
@@ -106,7 +106,8 @@ class SequentialSearch(DocumentSearch):
     def _has_room(self, generator, unit: DecodingUnit, row: int, before: List[Tensor]) -> bool:
         """Return whether sentence ``row`` fits the target positions after its target context.
 
-        A sentence may take up to its limit, but seldom has twice as many tokens as its source.
+        The room required is its length limit, but not more than 2 n + 10 for n source tokens, as
+        few translations are longer.
         """
         size = len(unit.source[unit.num_context + row])
         read = self.formats.target.prefix_size(before, unit.at_start)
@@ -114,7 +115,7 @@ class SequentialSearch(DocumentSearch):
         return generator.max_len - 1 - read >= wanted
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Return for each decoding unit the references of its sentences with their scores."""
+        """Score references one by one, each with the same source as in translation."""
         return self._without_future(units, lambda shown, _: self.score_spans(scorer, models, shown))
 
     def _without_future(
@@ -130,10 +131,11 @@ class SequentialSearch(DocumentSearch):
 
         Args:
             units: units to decode.
-            decode: function from units that translate the last sentence of their source, and the
-                number of the growing document of each (None if none grows), to hypotheses.
-            has_room: whether a row of a unit can be decoded after its target context; if not, the
-                rest of the unit is left out.
+            decode: function that gets units, each to decode the last sentence of its source, and
+                the number of the growing document of each (None if none grows), and returns
+                hypotheses.
+            has_room: function that tells whether a row of a unit can be decoded after its target
+                context; if not, the rest of the unit is left out.
         """
         if all(unit.num_rows == 1 for unit in units):
             return decode(units, None)
@@ -160,7 +162,7 @@ class SequentialSearch(DocumentSearch):
     def _translate(
         self, generator, units: List[DecodingUnit], growing: Optional[List[int]] = None
     ) -> List[NBestLists]:
-        """Translate the rows of each unit one after another, the units as one batch.
+        """Translate the sentences of each unit one after another, with all units in one batch.
 
         Args:
             growing: number of the document of each unit, if the source of documents grows.
@@ -180,7 +182,7 @@ class SequentialSearch(DocumentSearch):
         return batch.in_order_of_units(self._write(generator, in_batch, batch.net_input))
 
     def _write(self, generator, units: List[DecodingUnit], net_input: dict) -> List[NBestLists]:
-        """Search for the sentences of each unit; append each translation to the prefix."""
+        """Search sentence by sentence, and append each translation to the decoder prefix."""
         ensemble, device = generator.model, net_input["src_tokens"].device
         results: List[NBestLists] = [[] for _ in units]
         before = [list(self._context(unit)) for unit in units]
@@ -216,7 +218,7 @@ class SequentialSearch(DocumentSearch):
     def _write_sentence(
         self, generator, current, before: List[List[Tensor]], net_input: dict
     ) -> List[List[Hypothesis]]:
-        """Search for one sentence of each unit.
+        """Search for one sentence of each unit, and return its hypotheses.
 
         Args:
             current: pairs of a unit and the number of its row to translate.
@@ -288,7 +290,7 @@ class SequentialSearch(DocumentSearch):
         self.translated[unit.document] = (known + [tokens])[1 - self.window :]
 
     def _forget_finished(self, units: List[DecodingUnit]) -> None:
-        """Forget documents without a sentence in this sample.
+        """Forget the translations of documents that have no sentence in this sample.
 
         Documents are decoded side by side from beginning to end.  Only the document with the
         highest number is kept longer, as interactive input may continue it.
@@ -300,13 +302,16 @@ class SequentialSearch(DocumentSearch):
 
 
 class FullSourceSearch(SequentialSearch):
-    """Search for one sentence at a time, given the source of the whole unit."""
+    """Search that translates one sentence at a time, given the source of the whole document.
+
+    If the document is cut into parts, the source is the part.
+    """
 
     decoding = "sequential-full-source"
     description = "the same as sequential, given the source of the whole document or part"
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Return for each decoding unit the references of its sentences with their scores."""
+        """Score all references of a unit in one pass, given its whole source."""
         return self.score_spans(scorer, models, units)
 
     def _translate_as_far_as_possible(self, generator, units) -> List[NBestLists]:
@@ -314,5 +319,5 @@ class FullSourceSearch(SequentialSearch):
 
 
 def _of_rows(given):
-    """Stack row ``row`` of each tensor, given pairs (tensor or None, row)."""
+    """Stack the given row of each tensor, from pairs (tensor, row); None if tensors are None."""
     return stacked([None if rows is None else rows[row] for rows, row in given])

@@ -22,7 +22,9 @@ logger = logging.getLogger(__name__)
 class StreamEnsemble(FusedEnsemble):
     """Ensemble whose encoders get the document state of each row.
 
-    ``net_input`` has ``streams``: a list with ``starts`` (bsz,) and ``doc_state`` for each model.
+    ``net_input`` has ``streams``: for each model a dict with ``starts`` (bsz,), True for rows that
+    begin a document, and ``doc_state``, the states after the previous sentences, or None if all
+    rows begin a document.
 
     Args:
         models: models of the ensemble.
@@ -43,10 +45,10 @@ class StreamEnsemble(FusedEnsemble):
         return self._encoder_outs
 
     def next_doc_state(self, previous_tokens: Tensor) -> List[DocumentState]:
-        """Return the next document state of each model.
+        """Return each model's document state after the sentences that were encoded last.
 
         Args:
-            previous_tokens: (rows, T) right-padded decoder input of the rows encoded last.
+            previous_tokens: (rows, T) right-padded decoder input of these sentences.
         """
         return [
             state_after(model, previous_tokens, encoder_out)
@@ -55,7 +57,7 @@ class StreamEnsemble(FusedEnsemble):
 
 
 class _WithStream(nn.Module):
-    """Model for a scorer, which passes the document state to the real model and keeps the next."""
+    """Model wrapper for fairseq's scorer that passes the document state and keeps its update."""
 
     def __init__(self, model, stream: dict):
         super().__init__()
@@ -71,7 +73,7 @@ class _WithStream(nn.Module):
 
 
 class StreamSearch(JointSearch):
-    """Search for single sentences in the order of their documents.
+    """Search that translates the sentences of a document in turn, given the document state.
 
     Documents are decoded side by side from beginning to end, so a document state is dropped after
     the first sample without this document.  Only the state of the document with the highest number
@@ -120,12 +122,17 @@ class StreamSearch(JointSearch):
         return self._by_waves(units, translate)
 
     def _states_after(self, generator, wave, chosen: List[Tensor]) -> List[DocumentState]:
-        """Return for each model the document state after the sentences ``chosen``."""
+        """Return each model's document state after sentences with the translations ``chosen``."""
         previous = self.decoder_input(wave, chosen)
         return generator.model.next_doc_state(previous.to(device_of(generator.model.models)))
 
     def _warn_if_equal(self, states, of_own, chosen: List[Tensor], own: List[Tensor]) -> None:
-        """Warn once if the states are the same after references and after own translations."""
+        """Warn once that ``--gold-context`` has no effect if states ignore the target text.
+
+        Args:
+            states, of_own: document states after references and after own translations.
+            chosen, own: references and own translations; if all are equal, nothing can be told.
+        """
         if all(map(torch.equal, chosen, own)):
             return
         self._checks_gold = False
@@ -134,7 +141,7 @@ class StreamSearch(JointSearch):
             logger.warning("--gold-context has no effect: this model reads no target context")
 
     def _translated(self, unit: DecodingUnit) -> List[Tensor]:
-        """Return the kept list of translations before a unit, to which the caller appends."""
+        """Return the list of earlier translations of a unit's document; the caller extends it."""
         if unit.position == 0:
             self.translated[unit.document] = []
         return self.translated.setdefault(unit.document, [])
@@ -153,7 +160,12 @@ class StreamSearch(JointSearch):
     def _by_waves(
         self, units, decode: Callable[[list], Tuple[List[NBestLists], List[DocumentState]]]
     ) -> List[NBestLists]:
-        """Decode at most one sentence of each document at a time, the longest first."""
+        """Decode in batches with at most one sentence of each document, the longest first.
+
+        Args:
+            units: units of one sentence each.
+            decode: function that returns the results of a batch and each model's document states.
+        """
         results = [None] * len(units)
         for wave in _waves(units):
             wave.sort(key=lambda i: -len(self.joined_source(units[i])))
@@ -164,7 +176,7 @@ class StreamSearch(JointSearch):
         return results
 
     def _streams(self, models, wave) -> List[dict]:
-        """Return for each model a dict with ``starts`` and ``doc_state`` of the rows of a wave."""
+        """Return for each model a dict with ``starts`` and ``doc_state`` of the batch rows."""
         device = device_of(models)
         continues = [u.position > 0 and u.document in self.doc_states for u in wave]
         stream = {"starts": torch.tensor([not on for on in continues], device=device)}
@@ -187,7 +199,7 @@ class StreamSearch(JointSearch):
 
 
 def _waves(units) -> List[List[int]]:
-    """Group unit numbers into lists, waves, with at most one unit of each document."""
+    """Group unit numbers into waves: lists with at most one unit of each document."""
     waves, seen = [], set()
     for number, unit in enumerate(units):
         if not waves or unit.document in seen:

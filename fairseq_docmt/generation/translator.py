@@ -1,4 +1,4 @@
-"""Python interface to document translation."""
+"""Python interface for translating documents with a checkpoint."""
 
 import dataclasses
 import inspect
@@ -53,13 +53,13 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float
 
 
 class Translation(NamedTuple):
-    """One of the translations of a sentence that a search has found.
+    """One translation of a sentence from the n-best list of a search.
 
     Attributes:
         text: the translation.
         score: score of the search as ``fairseq-generate`` prints it, in base 2.
         token_scores: scores of the subwords and of the end of the sentence, in base 2.
-        alignment: pairs of subwords of source and translation, from 0, if they were asked for with
+        alignment: pairs (source subword, target subword) of positions from 0 with
             ``print_alignment="hard"``; else None.
     """
 
@@ -124,7 +124,7 @@ class DocumentTranslator:
 
         Args:
             checkpoint: path of the checkpoint file.
-            data: directory with the dictionaries; by default the one of training.
+            data: directory with the dictionaries; by default the directory used in training.
             device: where to translate, such as ``cuda`` or ``cuda:1``.
             precision: ``fp32``, ``bf16``, or ``fp16``, which is meant for GPUs.
             **options: options of the task, of text processing and of the search, such as
@@ -207,11 +207,11 @@ class DocumentTranslator:
 
         Args:
             documents: lists of sentences.
-            beam: beam size; default: that given to :meth:`from_pretrained`, or 5.
+            beam: beam size; by default the size given to :meth:`from_pretrained`, or 5.
             **options: options of the search, such as ``lenpen=0.6`` or ``max_len_b=100``.
 
         Returns:
-            For each document a list with as many sentences.
+            For each document the list of its translated sentences.
 
         Raises:
             UserError: the documents are not lists of sentences, a sentence is empty (blank lines
@@ -233,8 +233,8 @@ class DocumentTranslator:
 
         Args:
             documents, beam, **options: see :meth:`translate`.
-            nbest: number of translations of a sentence; there can be fewer with joint decodings,
-                where outputs may differ in other sentences only.
+            nbest: number of translations of a sentence; there can be fewer if sentences are
+                translated together, as outputs may differ only in other sentences.
 
         Returns:
             For each document and sentence its translations, the best first.
@@ -257,7 +257,8 @@ class DocumentTranslator:
         """Check the options of a search.
 
         Raises:
-            UserError: one is unknown or has a value of another type.
+            UserError: an option is unknown, belongs to :meth:`from_pretrained`, or has a value of
+                the wrong type.
         """
         cfg = self.hub.cfg
         stock = inspect.signature(self.hub.generate).parameters
@@ -316,15 +317,15 @@ class DocumentTranslator:
         return len(self.hub.encode(sentence)) <= min(self.hub.max_positions) - _MARKS
 
     def tokens_of(self, sentence: str, place: str) -> Tensor:
-        """Return the (T,) tokens of a sentence.
+        """Return the token indices (1-D) of a sentence, with ``</s>``.
 
         Args:
             sentence: the text.
-            place: where it stands, for messages.
+            place: where the sentence stands, for error messages.
 
         Raises:
-            UserError: the tokenizer leaves nothing of the sentence, or it is not Unicode or has a
-                symbol of the model as a word.
+            UserError: the sentence has no words after tokenization, is not valid Unicode, or has a
+                special symbol of the model as a word.
         """
         check_unicode(sentence, place)
         tokens = self.hub.encode(sentence)
@@ -361,10 +362,10 @@ class DocumentTranslator:
 
 
 def _check_types(options: dict) -> None:
-    """Check that values have the types of their options.
+    """Check that values have the types of their options, or are among their choices.
 
     Raises:
-        UserError: a value has another type; names its option.
+        UserError: a value has another type; the message names its option.
     """
     configs = GenerationConfig, DatasetConfig, CommonConfig
     types = {field.name: field.type for one in configs for field in dataclasses.fields(one)}
@@ -379,13 +380,13 @@ def _check_types(options: dict) -> None:
 
 
 def _choices_of(kind) -> List[str]:
-    """Return the values of an optional enumeration of fairseq; none for other types."""
+    """Return the values of an optional enumeration of fairseq; an empty list for other types."""
     types = (each for each in get_args(kind) if isinstance(each, type) and issubclass(each, Enum))
     return [choice.value for each in types for choice in each]
 
 
 def _is_of(value, kind) -> bool:
-    """Return whether a value has the type of an option; an int also is a float."""
+    """Return whether a value has the type of an option; an int also counts as a float."""
     if kind is bool:
         return isinstance(value, bool)
     if value is None:
@@ -420,7 +421,7 @@ def _loaded(files: List[CheckpointFile], data: str, options: dict) -> dict:
 
 
 def _placed(hub, device: str, precision: str):
-    """Move a hub interface to a device, in the wanted precision.
+    """Move a hub interface to a device and convert it to the given precision.
 
     Raises:
         UserError: there is no such device or precision.
@@ -440,7 +441,7 @@ def _as_lists(documents: Iterable[Iterable[str]]) -> List[List[str]]:
     """Return documents as lists of sentences.
 
     Raises:
-        UserError: they are something else, or a sentence is empty.
+        UserError: the input is not of this form, or a sentence is empty.
     """
     if isinstance(documents, (str, Mapping, AbstractSet)) or not isinstance(documents, Iterable):
         raise UserError(

@@ -1,1 +1,1 @@
-"""Translation from files to files: formats, sentence splitting, progress and resumption."""
+"""Command ``translate``: file formats, sentence splitting, progress and resumption."""

@@ -4,7 +4,7 @@ r"""Translate documents from files to files.
     fairseq-docmt translate --model checkpoint_best.pt wmt.xml --out translated.xml
     fairseq-docmt translate --model checkpoint_best.pt book/ --out translated/ --split-sentences en
 
-Inputs, which come back in their format with the translations in it:
+Input formats; the output has the same format, with translations added or in place of the source:
 
   text       one sentence per line, a blank line between documents; or with --docids; with
              --split-sentences lines are paragraphs and a file is one document
@@ -16,9 +16,10 @@ Inputs, which come back in their format with the translations in it:
   folder     every file a document; the output is a folder with files of the same names
   -          standard input
 
-Tokenizer, BPE, languages and decoding are those of the checkpoint.  Any option of fairseq-generate
-can be given besides those below, such as --decoding window or --no-repeat-ngram-size 4.  Finished
-documents are kept in OUT.partial until all are done: given again, the command goes on after them.
+Tokenizer, BPE, languages and decoding are those of the checkpoint.  In addition to the options
+below, any option of fairseq-generate can be given, such as --decoding window or
+--no-repeat-ngram-size 4.  Finished documents are kept in OUT.partial until all are done: if the
+command is interrupted, run it again, and it continues after them.
 """
 
 import argparse
@@ -65,7 +66,7 @@ OF_OTHER_COMMANDS = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+    """Add the command-line options of ``fairseq-docmt translate``."""
     add = parser.add_argument
     add("inputs", metavar="INPUT", nargs="+", help="file, folder, or - for standard input")
     add(
@@ -110,7 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def with_values(words: List[str], parser: argparse.ArgumentParser) -> List[str]:
-    """Join options that the parser does not know with their values, ``--name=value``.
+    """Join options that the parser does not know with their values, as ``--name=value``.
 
     The parser would take the values for inputs.  A word after such an option is its value, unless
     it is a file or folder.
@@ -129,12 +130,12 @@ def with_values(words: List[str], parser: argparse.ArgumentParser) -> List[str]:
 
 
 class File(NamedTuple):
-    """An input, and where its translation goes; None is standard output.
+    """An input file, and where its translation is written.
 
     Attributes:
         source: content, one of the classes of :mod:`fairseq_docmt.translate.formats`.
-        target: path of the translation.
-        line_end: how lines of both end.
+        target: path of the translation; None for standard output.
+        line_end: line ending of both files.
     """
 
     source: object
@@ -143,7 +144,7 @@ class File(NamedTuple):
 
 
 def main(args: argparse.Namespace, others: List[str]) -> None:
-    """Run the command.
+    """Run ``fairseq-docmt translate``.
 
     Args:
         args: options of :func:`add_arguments`.
@@ -176,7 +177,16 @@ def main(args: argparse.Namespace, others: List[str]) -> None:
 
 
 def _settings(args: argparse.Namespace, others: List[str], device: str) -> Settings:
-    """Return the settings of the processes, with options of the search and of the model apart."""
+    """Return the settings of the translating processes.
+
+    Args:
+        args: options of ``translate``.
+        others: words of the command line with options of fairseq.
+        device: where to translate.
+
+    Raises:
+        UserError: an option has no effect in this command.
+    """
     options = _other_options(others)
     for name in options:
         if name in OF_OTHER_COMMANDS:
@@ -212,7 +222,7 @@ def _has_gpu() -> bool:
 
 
 def _sizes(device: str) -> Tuple[int, int, int]:
-    """Return the sizes of batches that suit a device.
+    """Return a device's limits: documents and segments at once, and tokens of a batch.
 
     Raises:
         UserError: there is no such device.
@@ -224,7 +234,7 @@ def _sizes(device: str) -> Tuple[int, int, int]:
 
 
 def _other_options(words: List[str]) -> dict:
-    """Read options of fairseq, such as ``--lenpen 0.6`` or ``--sampling``.
+    """Return the values of options of fairseq by name, such as ``--lenpen 0.6`` or ``--sampling``.
 
     Raises:
         UserError: a word belongs to no option.
@@ -250,10 +260,10 @@ def _value(word: str):
 
 
 def _files(args: argparse.Namespace) -> List[File]:
-    """Read all inputs.
+    """Read all inputs, and determine the output of each.
 
     Raises:
-        UserError: an input cannot be read, or an output is there or cannot be.
+        UserError: an input cannot be read, or an output exists or cannot be written.
     """
     folders = [path for path in args.inputs if os.path.isdir(path)]
     several = bool(folders) or len(args.inputs) > 1
@@ -292,7 +302,7 @@ def _file(read: Callable, given: Tuple[str, bool], target: Optional[str]) -> Fil
 
 
 def _target_language(args: argparse.Namespace) -> Optional[str]:
-    """Return the language of the translations, as fairseq infers it from the training data."""
+    """Return the target language of the model; None if neither checkpoint nor data names it."""
     if is_exported(args.model):
         return read_info(args.model).target_lang
     from fairseq import utils
@@ -308,7 +318,7 @@ def _target_language(args: argparse.Namespace) -> Optional[str]:
 
 
 def _below(inputs: List[str]) -> Iterator[Tuple[str, str, bool]]:
-    """Yield the path of each input file, its path below the output, and if it is one document."""
+    """Yield each input file, its output path below ``--out``, and whether it is one document."""
     for path in inputs:
         if os.path.isdir(path):
             for file in files_below(path):
@@ -318,7 +328,7 @@ def _below(inputs: List[str]) -> Iterator[Tuple[str, str, bool]]:
 
 
 def _new(target: Optional[str], args: argparse.Namespace) -> Optional[str]:
-    """Refuse an output that exists, unless the same run has begun it; return its path."""
+    """Return the path ``target``, but refuse it if it exists and this run has not begun it."""
     if target and os.path.exists(target) and not os.path.exists(_partial(args)):
         raise UserError(f"{target} is already there; remove it, or give another --out")
     return target
@@ -349,7 +359,16 @@ def _journal(args: argparse.Namespace, settings: Settings) -> Optional[Journal]:
 
 
 def _run(files, documents, journal, settings, args, size) -> None:
-    """Translate documents, and write each file when its documents are done."""
+    """Translate documents, and write each file as soon as all its documents are translated.
+
+    Args:
+        files: input files with their outputs.
+        documents: documents of all files, in order.
+        journal: journal with the documents finished earlier, or None.
+        settings: settings of the translating processes.
+        args: options of the command.
+        size: maximum numbers of documents and segments to translate at once.
+    """
     found = dict(journal.found) if journal else {}
     open_documents = [each for each in enumerate(documents) if each[0] not in found]
     if found:
@@ -382,12 +401,12 @@ def _run(files, documents, journal, settings, args, size) -> None:
 
 
 def _segments(documents: Iterable[Tuple[int, Document]]) -> int:
-    """Return the number of segments of all documents."""
+    """Return the number of segments of all (numbered) documents."""
     return sum(len(document.segments) for _, document in documents)
 
 
 def _write(file: File, translations: Translations) -> None:
-    """Write a file whole, or to standard output as its documents are done."""
+    """Write a translated file at once, or to standard output piece by piece as it is translated."""
     pieces = (piece.replace("\n", file.line_end) for piece in file.source.pieces(translations))
     if file.target is not None:
         write_text(file.target, "".join(pieces))

@@ -1,4 +1,4 @@
-"""Translation of documents by one process or several."""
+"""Translation of documents with a loaded model, in one process or several."""
 
 import contextlib
 import logging
@@ -14,15 +14,15 @@ from fairseq_docmt.translate.sentences import is_without_spaces, parts_of, split
 
 
 class Settings(NamedTuple):
-    """What a process needs to translate.
+    """Model and options with which a process translates.
 
     Attributes:
         model: checkpoint, or several joined by ``:``.
         options: options of :meth:`DocumentTranslator.from_pretrained`.
         search: options of a search.
         nbest: number of translations of a segment.
-        split_sentences: language of the rules that cut segments into sentences; None: segments are
-            sentences.
+        split_sentences: language of the rules that cut segments into sentences; None if segments
+            are sentences.
     """
 
     model: str
@@ -33,7 +33,7 @@ class Settings(NamedTuple):
 
 
 def _translator(settings: Settings):
-    """Load a checkpoint or an exported model; only the former imports fairseq and torch."""
+    """Load a checkpoint or an exported model, which needs neither fairseq nor torch."""
     if is_exported(settings.model):
         return ExportedTranslator(settings.model, **settings.options)
     fairseq_docmt.register()
@@ -43,7 +43,7 @@ def _translator(settings: Settings):
 
 
 class Engine:
-    """A model that translates documents of segments."""
+    """Translator of documents whose segments may have to be cut into sentences."""
 
     def __init__(self, settings: Settings):
         self._nbest, self._search = settings.nbest, settings.search
@@ -53,10 +53,10 @@ class Engine:
         self._space = "" if is_without_spaces(self._translator.target_language) else " "
 
     def translate(self, documents: List[Document]) -> List[Finished]:
-        """Return the translations of documents, which are translated in parallel.
+        """Translate documents side by side, and return their translations in the same order.
 
         Raises:
-            UserError: a sentence cannot be translated; names its file and line.
+            UserError: a sentence cannot be translated; the message names its file and line.
         """
         parts = [[self._parts(*each) for each in zip(d.segments, d.places)] for d in documents]
         sentences = [[s for part in document for s in part.sentences] for document in parts]
@@ -108,12 +108,14 @@ def _translate(some: List[Tuple[int, Document]]) -> List[Tuple[int, Finished]]:
 
 @contextlib.contextmanager
 def running(settings: Settings, workers: int) -> Iterator:
-    """Context with a function that translates batches of numbered documents, in their order.
+    """Context manager that yields a function from batches of numbered documents to translations.
+
+    The function yields the results of the batches in their order.
 
     Args:
         settings: model and options.
-        workers: number of processes, each with its model; 1: this process; 0: no model is loaded,
-            as all documents are done.
+        workers: number of processes, each with its own copy of the model; 1 for this process; 0 to
+            load no model, as all documents are done.
     """
     global _engine
     if workers == 0:
@@ -134,11 +136,11 @@ def running(settings: Settings, workers: int) -> Iterator:
 def batches(
     documents: Iterable[Tuple[int, Document]], most_documents: int, most_segments: int
 ) -> List[List[Tuple[int, Document]]]:
-    """Group documents into batches that are translated side by side, in their order.
+    """Group numbered documents, in their order, into batches that are translated side by side.
 
     Args:
         documents: numbers and documents.
-        most_documents: number of documents in a batch, at most.
+        most_documents: maximum number of documents in a batch.
         most_segments: number of segments after which a batch ends.
     """
     found: List[list] = []

@@ -28,7 +28,7 @@ QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int16", "float16", "bf
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
+    """Add the command-line options of ``fairseq-docmt export-ctranslate2``."""
     parser.add_argument("--model", metavar="FILE", required=True, help="checkpoint")
     parser.add_argument("--out", metavar="FOLDER", required=True, help="folder to write")
     parser.add_argument("--data", metavar="DIR", default="", help="default: training's")
@@ -40,10 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Run the command.
+    """Export a checkpoint to a folder, which appears only when it is complete.
 
     Raises:
-        UserError: the model cannot be exported, or the folder is there.
+        UserError: the model cannot be exported, or the folder exists.
     """
     if os.path.exists(args.out):
         raise UserError(f"{args.out} is already there; remove it, or give another --out")
@@ -75,10 +75,10 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _check(file) -> None:
-    """Refuse models that the engine cannot compute.
+    """Refuse checkpoints whose architecture or task CTranslate2 does not support.
 
     Raises:
-        UserError: naming the architecture or task.
+        UserError: the model is not supported; the message names the architecture or task.
     """
     if ARCH_MODEL_NAME_REGISTRY.get(file.arch) != "transformer":
         raise UserError(
@@ -92,7 +92,7 @@ def _check(file) -> None:
 
 
 def _converter(file, hub):
-    """Return the converter of a model that is already loaded."""
+    """Return a CTranslate2 converter that takes the parameters from the model in ``hub``."""
     engine = ctranslate2()
     from ctranslate2.converters import fairseq as of_fairseq
 
@@ -117,12 +117,15 @@ def _converter(file, hub):
 
 
 def _words(dictionary) -> list:
-    """Return the words of a dictionary, special symbols under the engine's names."""
+    """Return the words of a dictionary, with padding under its name in CTranslate2."""
     return ["<blank>" if word == "<pad>" else word for word in dictionary.symbols]
 
 
 def _copy_text_form(data: str, folder: str) -> None:
-    """Copy tokenizer, truecaser and subwords of a corpus, if its folder describes them."""
+    """Copy the preprocessing of a corpus: its description, truecasers and subword models.
+
+    Nothing is copied if the folder of the corpus has no description.
+    """
     forms = read_text_forms(data)
     if not forms:
         return

@@ -1,4 +1,4 @@
-"""Translation by CTranslate2 with a model that ``export-ctranslate2`` has written."""
+"""Translation with CTranslate2, by a model that ``export-ctranslate2`` has written."""
 
 import json
 import math
@@ -25,7 +25,7 @@ END = "</s>"
 
 
 def ctranslate2():
-    """Return the engine.
+    """Return the module ctranslate2, which is an optional dependency.
 
     Raises:
         UserError: it is not installed.
@@ -41,15 +41,15 @@ def ctranslate2():
 
 @dataclass
 class ExportedModel:
-    """Languages, windows and limits of an exported model.
+    """Languages, window sizes and length limits of an exported model.
 
     Attributes:
-        source_lang, target_lang: its languages.
-        window_size, next_sentences: sentences that it reads, see ``--window-size`` and
-            ``--next-sentences``; no window size for a model of documents.
+        source_lang, target_lang: languages of source and translation.
+        window_size, next_sentences: sentences that the model reads, see ``--window-size`` and
+            ``--next-sentences``; ``window_size`` is None for a model of documents.
         separator: word between sentences.
         document_start: word before the first sentence of a document, or None.
-        max_tokens: tokens that it can read or write.
+        max_tokens: maximum number of tokens that the model can read or write.
         max_document_tokens: maximum number of target tokens of a part of a document.
         target_ratio: ratio of target tokens to source tokens.
     """
@@ -93,17 +93,18 @@ class ExportedTranslator:
 
     Args:
         folder: folder of the model.
-        decoding: ``sequential`` (default) or ``window``, for a model of documents ``segment``
+        decoding: ``sequential`` (default) or ``window``; for a model of documents, ``segment``
             (default) or ``sequential``.
-        device: ``cpu`` or ``cuda``.
-        precision: numbers of the computation, see ``compute_type`` of CTranslate2; ``fp32``: those
-            of the export.
-        batch_size, max_tokens: sentences, or else tokens of sources, of a batch.
-        data: not used; the folder has the vocabularies.
+        device: ``cpu``, ``cuda``, or a certain GPU, such as ``cuda:1``.
+        precision: number format of the computation (``compute_type`` of CTranslate2): ``fp16``,
+            ``bf16``, or ``fp32`` for the format in which the model was exported.
+        batch_size: maximum number of sentences in a batch; None to limit its tokens.
+        max_tokens: maximum number of source tokens in a batch without ``batch_size``.
+        data: must be empty, as the folder has the vocabularies.
         **others: options that exported models do not have.
 
     Raises:
-        UserError: the folder or an option is not what it should be.
+        UserError: an option is unknown or does not suit the model, or ctranslate2 is missing.
     """
 
     def __init__(
@@ -152,19 +153,19 @@ class ExportedTranslator:
         return self._model.target_lang
 
     def words_of(self, sentence: str) -> List[str]:
-        """Return the subwords of a sentence."""
+        """Return the subwords of a raw sentence; an empty list if tokenization leaves nothing."""
         return self._encode(sentence).split()
 
     def tokens_of(self, sentence: str, place: str) -> List[str]:
-        """Return the subwords of a sentence.
+        """Return the subwords of a raw sentence, after checking that it can be translated.
 
         Args:
             sentence: the text.
-            place: where it stands, for messages.
+            place: where the sentence stands, for error messages.
 
         Raises:
-            UserError: the tokenizer leaves nothing of the sentence, or it has a symbol of the model
-                as a word.
+            UserError: the sentence has no words after tokenization, or has a special symbol of the
+                model as a word.
         """
         words = self.words_of(sentence)
         if not words:
@@ -183,10 +184,16 @@ class ExportedTranslator:
     def translate_nbest(
         self, documents: List[List[str]], nbest: int, beam: Optional[int] = None, **options
     ) -> List[List[List[Found]]]:
-        """Translate documents, as :meth:`DocumentTranslator.translate_nbest`.
+        """Return n-best translations of each sentence, as DocumentTranslator does.
+
+        Args:
+            documents: lists of sentences.
+            nbest: number of translations of a sentence.
+            beam: beam size, 5 by default.
+            **options: options of the search: ``lenpen``, ``no_repeat_ngram_size``, ``max_len_b``.
 
         Raises:
-            UserError: an option is not one of an exported model.
+            UserError: an option is given that exported models do not have.
         """
         refuse_unknown(options, SEARCH, " with an exported model")
         search = {SEARCH[name]: value for name, value in options.items()}
@@ -199,7 +206,10 @@ class ExportedTranslator:
     # ---- spans ---------------------------------------------------------------------------------
 
     def _source(self, document: List[List[str]], first: int, place: int) -> List[str]:
-        """Return the source subwords of sentences ``first`` to ``place`` and those that follow."""
+        """Return the source of sentences ``first`` to ``place`` and ``next_sentences`` after them.
+
+        The source is one list of subwords with separators between sentences.
+        """
         end = place + 1 + self._model.next_sentences
         joined: List[str] = []
         for sentence in document[first:end]:
@@ -211,7 +221,7 @@ class ExportedTranslator:
         return [self._model.document_start] if self._model.document_start and first == 0 else []
 
     def _spans(self, document: List[List[str]]) -> List[Tuple[int, int]]:
-        """Return the spans (first, end) of a document: a window for each sentence, or its parts."""
+        """Return the spans (first, end) to translate: a window per sentence, or document parts."""
         if self._model.window_size is not None:
             return [(self._first(document, place), place + 1) for place in range(len(document))]
         sizes = np.array([len(sentence) + 1 for sentence in document])
@@ -228,7 +238,7 @@ class ExportedTranslator:
         return first
 
     def _begins(self, document: List[List[str]]) -> List[int]:
-        """Return for each sentence the first sentence of its window or part."""
+        """Return for each sentence the first sentence of its window or document part."""
         spans = self._spans(document)
         if self._model.window_size is not None:
             return [first for first, _ in spans]
@@ -237,7 +247,10 @@ class ExportedTranslator:
     # ---- decodings -----------------------------------------------------------------------------
 
     def _jointly(self, documents, search: dict) -> List[List[List[Found]]]:
-        """Translate windows, of which the last sentence is kept, or whole parts of documents."""
+        """Translate each window or document part in one output; return n-best lists by sentence.
+
+        Only the last sentence of a window is kept, but all sentences of a document part.
+        """
         keeps_last = self._model.window_size is not None
         spans = [(d, *span) for d, words in enumerate(documents) for span in self._spans(words)]
         sources = [self._source(documents[d], first, end - 1) for d, first, end in spans]
@@ -274,14 +287,14 @@ class ExportedTranslator:
         return found
 
     def _different(self, outputs) -> List[Found]:
-        """Return the translations of a sentence without repetitions, the best first."""
+        """Return the translations of a sentence without duplicates, the best first."""
         best = {}
         for words, score in outputs:
             best.setdefault(tuple(words), score)
         return [self._found(list(words), score) for words, score in best.items()]
 
     def _forced(self, documents, spans: list, search: dict) -> List[List[List[Found]]]:
-        """Translate spans sentence by sentence whose joint outputs had a wrong sentence count.
+        """Translate spans sentence by sentence, as their outputs had a wrong number of sentences.
 
         Args:
             documents: subwords of all sentences.
@@ -324,12 +337,12 @@ class ExportedTranslator:
         return found
 
     def _sentences(self, sources, prefixes, is_last: bool, search: dict) -> List[list]:
-        """Translate one sentence of each source after a prefix.
+        """Translate the next sentence of each source, after a given beginning of the translation.
 
         Args:
-            sources: subwords of windows.
-            prefixes: subwords that their translations begin with.
-            is_last: whether the sentence is the last of its window, and ends with ``</s>``.
+            sources: subwords of windows or document parts.
+            prefixes: subwords with which their translations begin.
+            is_last: whether the sentence is the last of its source, and ends with ``</s>``.
             search: options of the engine.
 
         Returns:
@@ -356,7 +369,10 @@ class ExportedTranslator:
 
     @staticmethod
     def _ranked(result, prefix: int, search: dict) -> list:
-        """Rank hypotheses by their scores without the prefix, which the engine counts too."""
+        """Return the best hypotheses without the prefix, ranked by scores that do not include it.
+
+        CTranslate2 includes the prefix in the length by which it divides scores.
+        """
         power, ranked = search.get("length_penalty", 1), []
         for words, score in zip(result.hypotheses, result.scores):
             length = len(words) + 1
@@ -365,7 +381,11 @@ class ExportedTranslator:
         return sorted(ranked, key=lambda each: -each[1])[: search["num_hypotheses"]]
 
     def _prefix(self, first: int, sentences: List[List[str]]) -> List[str]:
-        """Return the prefix of the next sentence: translations of the window from ``first`` on."""
+        """Return the subwords that precede the next sentence: earlier translations with separators.
+
+        They begin with ``<bod>`` if the model has this symbol and ``first``, the first sentence of
+        the window, begins a document.
+        """
         words = (word for sentence in sentences for word in (*sentence, self._model.separator))
         return [*self._start(first), *words]
 

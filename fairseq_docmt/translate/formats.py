@@ -1,7 +1,7 @@
-"""Files with documents to translate, which get their translations in the same format.
+"""Formats of files with documents to translate; the output has the same format.
 
-Each class reads the documents of a file and writes the file with their translations in it.  The
-format is found by the content, as in the evaluation commands.
+Each class reads the documents of a file, and writes the file with their translations added.  The
+format is recognised by the content, as in the evaluation commands.
 """
 
 import copy
@@ -36,7 +36,7 @@ class Document(NamedTuple):
 
 
 class Hypothesis(NamedTuple):
-    """One of the translations of a segment, with its score in base 2."""
+    """A translation of a segment, with its score in base 2."""
 
     text: str
     score: float
@@ -47,11 +47,11 @@ Translations = Callable[[int], List[List[Hypothesis]]]
 
 
 class Layout(NamedTuple):
-    """How a file without document ids is cut into documents.
+    """Rule by which a file of plain text is cut into documents.
 
     Attributes:
-        whole: whether the file is one document; else blank lines end documents.
-        docids: document of each line, or None.
+        whole: whether the file is one document; if not, blank lines end documents.
+        docids: document of each line, which overrides ``whole``; or None.
     """
 
     whole: bool = False
@@ -62,11 +62,11 @@ WITH_BLANK_LINES = Layout()
 
 
 class PlainText:
-    """Text with one segment per line; blank lines come back as they are.
+    """Text with one segment per line; the output keeps blank lines.
 
     Args:
         text: content of the file.
-        path: its name.
+        path: name of the file, for messages.
         layout: where documents end.
     """
 
@@ -114,9 +114,9 @@ class PlainText:
 
 
 class JsonLines:
-    """JSON lines; records get a field ``hypothesis``, and ``nbest`` if there are several.
+    """JSON lines; each record gets a field ``hypothesis``, and ``nbest`` for several translations.
 
-    A record without a number of its segment may be a whole document, whose lines are segments.
+    A record without a segment number may be a whole document, whose lines are segments.
     """
 
     holds_nbest = True
@@ -133,7 +133,7 @@ class JsonLines:
         self.documents, self._of_record = _ordered(rows)
 
     def pieces(self, translations: Translations) -> Iterator[str]:
-        """Yield the records with their translations."""
+        """Yield the JSON lines with their translations."""
         for record, (document, first, lines) in zip(self.records, self._of_record):
             best = translations(document)[first : first + len(lines)]
             record = {**record, HYPOTHESIS: "\n".join(found[0].text for found in best)}
@@ -143,7 +143,7 @@ class JsonLines:
 
 
 class Table:
-    """Table with named columns, separated by tabs; it gets a column ``hypothesis``."""
+    """Tab-separated table with named columns; the output has a further column ``hypothesis``."""
 
     holds_nbest = False
     holds_system = False
@@ -166,7 +166,7 @@ class Table:
 
 
 class WmtXml:
-    """XML of the WMT shared tasks; documents get a ``hyp`` element.
+    """XML of the WMT shared tasks; each document gets a ``hyp`` element with its translation.
 
     Args:
         text, path, layout: see :class:`PlainText`.
@@ -198,7 +198,7 @@ class WmtXml:
             )
 
     def pieces(self, translations: Translations) -> Iterator[str]:
-        """Yield the whole file."""
+        """Yield the whole XML file, with translations, as a single string."""
         for number, source in enumerate(self._sources):
             hyp = copy.deepcopy(source)
             hyp.tag = "hyp"
@@ -220,7 +220,7 @@ class WmtXml:
 
 
 class Sgm:
-    """SGM of older WMT tasks: ``srcset`` becomes a ``tstset`` with the translations.
+    """SGM of older WMT tasks; ``srcset`` is replaced by a ``tstset`` with the translations.
 
     Args:
         text, path, layout: see :class:`PlainText`.
@@ -246,7 +246,7 @@ class Sgm:
         return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
     def pieces(self, translations: Translations) -> Iterator[str]:
-        """Yield the whole file."""
+        """Yield the whole SGM file, with translations, as a single string."""
         found = iter([best[0].text for d in range(len(self.documents)) for best in translations(d)])
         text = sgm.SEG.sub(lambda seg: seg[1] + self._escaped(next(found)) + seg[3], self._text)
         names = f' sysid="{self._system}"'
@@ -262,16 +262,16 @@ def read_source(
     system: str = "fairseq_docmt",
     language: Optional[str] = None,
 ):
-    """Read a file with documents to translate.
+    """Read a file with documents to translate; return an object of the class of its format.
 
     Args:
         path: file, or ``-`` for standard input.
         layout: where the documents of plain text end.
-        plain: whether the file is plain text, whatever it looks like.
+        plain: whether to read the file as plain text, whatever it looks like.
         system, language: see :class:`WmtXml`.
 
     Raises:
-        UserError: the file cannot be read, has no text, or is in no format that is known.
+        UserError: the file cannot be read, has no text, or has an unknown format.
     """
     text = read_text("/dev/stdin" if path == "-" else path)
     path = "standard input" if path == "-" else path
@@ -300,7 +300,7 @@ def read_source(
 
 
 def _refuse_other(text: str, path: str) -> None:
-    """Raise a UserError if the text has a format that cannot be translated."""
+    """Raise a UserError if the text seems to be in another format than plain text."""
     kind = unknown_format(text)
     if record_files.is_json(text):
         kind = "JSON in another form than one object per line"
@@ -319,13 +319,14 @@ def _refuse_field(is_there: bool, where: str) -> None:
 
 
 def _ordered(rows: Dict[str, List[Tuple[int, Row]]]):
-    """Return documents whose rows are in the order of their segment numbers.
+    """Return documents with their segments in the order of the segment numbers.
 
     Args:
-        rows: document -> number of each record in the file, and its row.
+        rows: for each document, pairs of a record's number in the file and its row.
 
     Returns:
-        The documents; and for each record its document, its first segment there and its segments.
+        The documents; and for each record the number of its document, the position of its first
+        segment there, and its segments.
     """
     documents, of_record = [], {}
     for name, given in rows.items():

@@ -1,4 +1,4 @@
-"""Finished documents of a translation, kept beside the output until all of them are done."""
+"""Journal of a translation: finished documents, kept beside the output until all are done."""
 
 import fcntl
 import hashlib
@@ -11,7 +11,7 @@ from fairseq_docmt.translate.formats import Hypothesis
 
 
 def fingerprint(values: dict, files: Iterable[str]) -> str:
-    """Return a checksum of options and of the content of files."""
+    """Return a checksum of ``values`` and of the contents of files, to recognise the same run."""
     digest = hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode())
     for path in files:
         with open(path, "rb") as stream:
@@ -21,21 +21,21 @@ def fingerprint(values: dict, files: Iterable[str]) -> str:
 
 
 class Finished(NamedTuple):
-    """A finished document: the translations of each segment, and the notes on them."""
+    """A translated document: n-best lists of its segments, and warnings for the user."""
 
     translations: List[List[Hypothesis]]
     notes: List[str]
 
 
 class Journal:
-    """JSON lines with the documents that are done, such as ``out.txt.partial``.
+    """File of JSON lines with the documents that are done, such as ``out.txt.partial``.
 
     Args:
-        path: the file; if it is there, the run goes on where it was.
+        path: path of the file; if it exists, its documents need not be translated again.
         run: checksum of the model, the options and the input.
 
     Raises:
-        UserError: the file is of another run, or cannot be written.
+        UserError: the file belongs to another run, is damaged or in use, or cannot be written.
     """
 
     def __init__(self, path: str, run: str):
@@ -85,7 +85,7 @@ class Journal:
         return end
 
     def add(self, number: int, document: Finished) -> None:
-        """Keep a finished document.
+        """Write a finished document to the file.
 
         Args:
             number: number of the document in the run.
@@ -100,7 +100,7 @@ class Journal:
         os.fsync(self._stream.fileno())
 
     def close(self, keep: bool) -> None:
-        """Close the file, and remove it unless it is kept."""
+        """Close the file, and remove it unless ``keep`` is set."""
         if not keep:
             os.remove(self._path)
         self._stream.close()

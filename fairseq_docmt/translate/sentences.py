@@ -1,4 +1,4 @@
-"""Segments cut into sentences that a model can translate, and put together again."""
+"""Cutting of segments into sentences that are short enough for a model."""
 
 import re
 from typing import Callable, List, NamedTuple
@@ -14,7 +14,7 @@ _CUTS = (r"(?<=[;；:：])", r"(?<=[,，、])", r"\s", "")
 
 
 def is_without_spaces(language: str) -> bool:
-    """Return whether a language puts no space between sentences, as Chinese and Japanese."""
+    """Return whether a language is written without spaces between sentences, like Chinese."""
     return re.split("[-_]", language or "")[0].lower() in WITHOUT_SPACES
 
 
@@ -22,7 +22,7 @@ def splitter(language: str) -> Callable[[str], List[str]]:
     """Return a function that cuts a text into sentences.
 
     Chinese and Japanese are cut after full stops, question and exclamation marks; other languages
-    by spaCy's rules, which know their abbreviations.
+    by spaCy's rules, which know abbreviations of the language.
 
     Raises:
         UserError: spaCy does not have the language.
@@ -49,7 +49,7 @@ def splitter(language: str) -> Callable[[str], List[str]]:
 
 
 def _repaired(text: str, starts: List[int]) -> List[str]:
-    """Cut a text where spaCy's sentences start, with corrections at quotes.
+    """Cut a text at the sentence starts that spaCy found, with corrections at quotes.
 
     spaCy leaves an opening quote or bracket at the end of the sentence before, and cuts after
     direct speech in the middle of a sentence ("Why?" he asked).
@@ -64,10 +64,10 @@ def _repaired(text: str, starts: List[int]) -> List[str]:
 
 
 class Parts(NamedTuple):
-    """The parts of a segment, which are translated one by one.
+    """A segment cut into sentences, which are translated one by one.
 
     Attributes:
-        sentences: the parts.
+        sentences: sentences, or pieces of sentences that were too long.
         cut: number of sentences that were too long for the model and had to be cut.
     """
 
@@ -76,12 +76,12 @@ class Parts(NamedTuple):
 
 
 def parts_of(segment: str, split: Callable[[str], List[str]], fits: Callable[[str], bool]) -> Parts:
-    """Cut a segment into sentences, and sentences that are too long at clauses or words.
+    """Cut a segment into sentences, and cut overlong sentences at clauses or words.
 
     Args:
-        segment: text of one line, maybe empty.
-        split: cuts it into sentences.
-        fits: returns whether a model can translate a sentence.
+        segment: text of one line, possibly empty.
+        split: function that cuts a text into sentences.
+        fits: function that tells whether a sentence is short enough for the model.
     """
     sentences, cut = [], 0
     for sentence in split(segment) if segment else []:
@@ -94,7 +94,7 @@ def parts_of(segment: str, split: Callable[[str], List[str]], fits: Callable[[st
 
 
 def _pieces(sentence: str, fits: Callable[[str], bool]) -> List[str]:
-    """Cut a sentence near its middle until all its pieces fit."""
+    """Cut a sentence near its middle, repeatedly, until all pieces fit the model."""
     if fits(sentence) or len(sentence) < 2:
         return [sentence]
     middle = len(sentence) // 2
