@@ -35,7 +35,10 @@ class OneDNNLinear(nn.Linear):
 
 
 def use_onednn(model: nn.Module) -> None:
-    """Replace all plain linear layers of a model by oneDNN layers; parameter names stay."""
+    """Replace all plain linear layers of a model by oneDNN layers, keeping parameter names.
+
+    Without oneDNN in this torch build the model stays as it is.
+    """
     if has_onednn():
         swap_modules(model, lambda x: OneDNNLinear(x) if type(x) is nn.Linear else None)
 
@@ -62,13 +65,13 @@ def can_pack() -> bool:
 
 
 class PackedLinear(nn.Module):
-    """Linear layer with packed weights.
+    """Linear layer with weights packed in oneDNN's layout.
 
-    The packed weights are used on a CPU, without gradients, for products that are large enough; for
-    all else this is a plain linear layer.
+    The packed weights are used on a CPU, without gradients, for products that are large enough;
+    otherwise this is a plain linear layer.
 
     Args:
-        linear: layer whose parameters are shared. They must no longer change.
+        linear: layer to replace. Its parameters are shared and must no longer change.
     """
 
     def __init__(self, linear: nn.Linear):
@@ -121,12 +124,12 @@ class PackedGRU(nn.Module):
         return x._replace(data=output), last
 
     def _run(self, data: Tensor, sizes: List[int], state: Optional[Tensor]):
-        """Return the output of the top layer and the last states of all layers.
+        """Return the outputs of the top layer and the last states of all layers.
 
         Args:
             data: inputs of all steps, concatenated.
             sizes: number of rows at each step.
-            state: first states of all layers, None for zeros.
+            state: initial states of all layers; None for zeros.
         """
         if state is None:
             state = data.new_zeros(len(self.products), sizes[0], self.hidden_size)
@@ -142,7 +145,15 @@ class PackedGRU(nn.Module):
     def _read(
         self, number: int, data: Tensor, sizes: List[int], state: Tensor
     ) -> Tuple[Tensor, Tensor]:
-        """Return output and last states of one direction of a layer; odd numbers run backwards."""
+        """Return the outputs and last states of one layer and direction.
+
+        Args:
+            number: index of the layer and direction; in a bidirectional GRU odd numbers run
+                backwards.
+            data: inputs of all steps, concatenated.
+            sizes: number of rows at each step.
+            state: initial state of each row.
+        """
         from_input = self.products[number]["input"](data).split(sizes)
         times = range(len(sizes))
         if self.directions == 2 and number % 2 == 1:
@@ -156,7 +167,7 @@ class PackedGRU(nn.Module):
 
 
 def _pairs(weights):
-    """Return (weight, bias) of the input projection, and (weight, bias) of the state projection."""
+    """Return the (weight, bias) pairs of a GRU layer's input projection and state projection."""
     of_input, of_state, input_bias, state_bias = weights
     return (of_input, input_bias), (of_state, state_bias)
 

@@ -2,6 +2,8 @@
 
 fairseq's decoder stores keys and values of all tokens and copies them at every step of beam search.
 Here each layer defines its own state, and all states are reordered together.
+
+In shapes, T and S are the numbers of target and source positions, and C is the model dimension.
 """
 
 import contextlib
@@ -26,7 +28,8 @@ class DecoderState(NamedTuple):
 
     Attributes:
         layers: state of each layer.
-        rest: state shared by all layers, with ``reorder(rows: BeamRows)`` like theirs; or None.
+        rest: state shared by all layers, with a method ``reorder(rows: BeamRows)``; None if the
+            layers share no state.
         positions: (B * N,) position of the last token that each row has read, from 1; 0 before the
             first. The beams of a sentence are adjacent.
         most: upper bound of ``positions``.
@@ -42,7 +45,7 @@ class DecoderState(NamedTuple):
     beams: int
 
     def reorder(self, order: Tensor) -> "DecoderState":
-        """Reorder, repeat or drop rows by a (rows,) index of former rows."""
+        """Reorder, repeat or drop batch rows; ``order`` has the former index of each new row."""
         rows = split_order(order, self.bsz, self.beams)
         return self._replace(
             layers=[layer.reorder(rows) for layer in self.layers],
@@ -56,9 +59,10 @@ class DecoderState(NamedTuple):
 class StatefulDecoder(KeepsState, TransformerDecoderBase):
     """Base class of the transformer decoders; layers are batch-first.
 
-    Subclasses define the pass over whole sequences (:meth:`forward_sequence`), and in a search the
-    initial state (:meth:`init_layers`) and what layers need to know of tokens (:meth:`marks`); for
-    one token they may have a faster :meth:`step`.
+    Subclasses define the pass over whole sequences (:meth:`forward_sequence`). For beam search they
+    define the initial state (:meth:`init_layers`) and the additional inputs that the layers need
+    for each token, such as sentence numbers (:meth:`marks`). They may also define a faster
+    :meth:`step` for a single token.
 
     Args:
         cfg, dictionary, embed_tokens: see fairseq's decoder.
@@ -85,10 +89,10 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
 
         Args:
             x: (B, T, C) embeddings.
-            tokens: (B, T) the tokens.
+            tokens: (B, T) decoder input.
             encoder_out: encoder output.
-            weights_of: index of the layer whose cross attention is returned as ``attn``, (B, T, S),
-                averaged over heads; None if there is none.
+            weights_of: index of the layer whose cross attention weights, averaged over heads, are
+                returned as ``attn``, (B, T, S); None to return no weights.
 
         Returns:
             (B, T, C) features and a dict of extra outputs.
@@ -96,20 +100,30 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         raise NotImplementedError
 
     def init_layers(self, encoder_out: dict) -> tuple:
-        """Return the layer states before the first token, a row for each sentence, and ``rest``.
+        """Return the initial state of each layer, and the initial state that all layers share.
 
-        See :class:`DecoderState`; by default there is no ``rest``.
+        Each state has one row per sentence. By default the shared state is None; see
+        :class:`DecoderState`.
         """
         source, padding, separators = batch_first_source(encoder_out)
         layers = [layer.init_state(source, padding, separators=separators) for layer in self.layers]
         return layers, None
 
     def marks(self, tokens: Tensor, rest: Any) -> Tuple[dict, Any]:
-        """Return what layers need to know of (rows, T) tokens, and ``rest`` after these tokens."""
+        """Return the additional layer inputs for new tokens, and the new shared state.
+
+        Args:
+            tokens: (rows, T) new tokens, right-padded.
+            rest: state shared by all layers before these tokens, or None.
+
+        Returns:
+            Keyword arguments of the layers (none by default), and the shared state after these
+            tokens.
+        """
         return {}, rest
 
     def read(self, x: Tensor, tokens: Tensor, state: DecoderState):
-        """Read several tokens from a state on.
+        """Run the decoder over several new tokens, starting from a state.
 
         Args:
             x: (rows, T, C) embeddings; in a search the beams of a sentence are adjacent rows.
@@ -117,27 +131,36 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
             state: state before these tokens.
 
         Returns:
-            (rows, T, C) features, new layer states and new ``rest``.
+            (rows, T, C) features, new layer states and the new state shared by all layers.
         """
         marks, rest = self.marks(tokens, state.rest)
         return (*self.extend_layers(x, state, self._padding(tokens), **marks), rest)
 
     def step(self, x: Tensor, tokens: Tensor, state: DecoderState):
-        """Read one token of each row, x (rows, C) and tokens (rows,); return as :meth:`read`."""
+        """Run the decoder over one new token of each row, starting from a state.
+
+        Args:
+            x: (rows, C) embeddings.
+            tokens: (rows,) the tokens.
+            state: state before these tokens.
+
+        Returns:
+            (rows, C) features, new layer states and the new state shared by all layers.
+        """
         x, layers, rest = self.read(x.unsqueeze(1), tokens.unsqueeze(1), state)
         return x.squeeze(1), layers, rest
 
     # ---- layers ----------------------------------------------------------------------------------
 
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
-        """Build a layer; :meth:`run_layers` checkpoints activations."""
+        """Build a layer without activation checkpointing, which :meth:`run_layers` provides."""
         layer = self.layer_class(cfg, no_encoder_attn)
         self.layer_built(layer)
         least = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
         return fsdp_wrap(layer, min_num_params=least)
 
     def layer_built(self, layer: DecoderLayer) -> None:
-        """Change a layer after it is built, in subclasses; the first layer comes first."""
+        """Modify a newly built layer: a hook for subclasses, called for the lowest layer first."""
 
     def run_layers(
         self,
@@ -147,19 +170,21 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         weights_of: Optional[int] = None,
         **given,
     ) -> Tuple[List[Tensor], List[List[LayerState]], List[Tensor]]:
-        """Continue states by one or more tokens through all layers.
+        """Run all layers over one or more new tokens, starting from given states.
 
         Args:
-            groups: see :meth:`DecoderLayer.forward`.
-            begin: function from the number of a layer, the layer and its inputs to its states
-                before these tokens.
-            between: function from the number of a layer to the sublayer between its attentions.
-            weights_of: see :meth:`forward_sequence`.
-            **given: further arguments of the layers; a list has one for each layer.
+            groups: (rows, T, C) inputs, one tensor for each group of rows of similar length; see
+                :meth:`DecoderLayer.forward`.
+            begin: function from layer number, layer and inputs to the states of the layer before
+                these tokens, one for each group.
+            between: function from layer number to a sublayer between causal and cross attention, or
+                None.
+            weights_of: index of the layer whose cross attention weights are returned, or None.
+            **given: further arguments of the layers; a list has one value for each layer.
 
         Returns:
-            Outputs of the groups, new states by layer and group, and attention weights as in
-            ``attn``, empty without ``weights_of``.
+            Outputs of the groups, new states by layer and group, and the (rows, T, S) attention
+            weights of each group, averaged over heads; an empty list without ``weights_of``.
         """
         after, weights = [], []
         for number, layer in enumerate(self.layers):
@@ -172,7 +197,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return groups, after, weights
 
     def _run(self, layer: DecoderLayer) -> Callable:
-        """Return the layer, in training with --checkpoint-activations a checkpointed call of it.
+        """Return the layer, or a wrapper with activation checkpointing if requested in training.
 
         fairseq's own wrapper cannot be used: it passes gradients to tensor arguments only.
         """
@@ -188,7 +213,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
     def extend_layers(
         self, x: Tensor, state: DecoderState, padding: Optional[Tensor] = None, **given
     ) -> Tuple[Tensor, List[LayerState]]:
-        """Continue the state of a search through all layers.
+        """Run all layers over new tokens, starting from the decoder state.
 
         Args:
             x: (rows, T, C) embeddings.
@@ -219,7 +244,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         alignment_layer=None,
         alignment_heads=None,
     ):
-        """Compute the features of the last layer."""
+        """Compute features of all tokens, or of the last token only with an incremental state."""
         if incremental_state is not None:
             last = prev_output_tokens[:, -1:]
             return self.prefill(last, encoder_out, incremental_state, in_search=True)
@@ -229,11 +254,13 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return self._project(x), {"attn": [None], "inner_states": [], **extra}
 
     def prefill(self, new_tokens, encoder_out, incremental_state, in_search: bool = False):
-        """Continue the incremental state by (B, T) right-padded tokens in one pass.
+        """Feed one or more tokens to the incremental state in a single pass.
 
         Args:
-            new_tokens, encoder_out, incremental_state: see fairseq's decoder; the state is updated.
-            in_search: whether there is one token of each row, which :meth:`step` reads.
+            new_tokens: (B, T) tokens, right-padded.
+            encoder_out: encoder output.
+            incremental_state: fairseq's dictionary, in which the state is updated.
+            in_search: whether to use :meth:`step`, which needs exactly one token per row.
 
         Returns:
             (B, T, C) features and extra outputs.
@@ -263,12 +290,12 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
     # ---- embeddings and output projection ------------------------------------------------------
 
     def _padding(self, tokens: Tensor) -> Optional[Tensor]:
-        """Return the (B, T) padding mask, or None without padding."""
+        """Return the (B, T) padding mask of tokens, or None if there is no padding."""
         padding = tokens.eq(self.padding_idx)
         return padding if padding.any() else None
 
     def _positions(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Return the (rows, T) positions of right-padded tokens after a state, 0 at padding."""
+        """Return the positions (rows, T) of tokens that continue a state; 0 at right padding."""
         is_token = tokens.ne(self.padding_idx)
         positions = (is_token.cumsum(dim=1) + state.positions.unsqueeze(1)) * is_token
         if not self.restarts_positions:
@@ -276,11 +303,12 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return sentence_positions(positions, tokens.eq(self.separator), ends=False)
 
     def _embed(self, tokens: Tensor, positions: Optional[Tensor] = None, most: int = 0) -> Tensor:
-        """Embed tokens, giving (B, T, C).
+        """Embed (B, T) tokens and their positions, giving (B, T, C).
 
         Args:
             tokens: (B, T) tokens.
-            positions: (B, T) their positions; default: those of whole sequences.
+            positions: (B, T) positions of the tokens; by default each row starts at the first
+                position.
             most: upper bound of ``positions``.
         """
         x = self.embed_scale * self.embed_tokens(tokens)
@@ -298,7 +326,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return self.dropout_module(x)
 
     def _embedded(self, positions: Tensor, most: int) -> Tensor:
-        """Return the (..., C) embeddings of positions, of which ``most`` is an upper bound."""
+        """Look up the embeddings (..., C) of positions that are at most ``most``."""
         embed = self.embed_positions
         sinusoidal = isinstance(embed, SinusoidalPositionalEmbedding)
         if sinusoidal and len(embed.weights) <= most + self.padding_idx:
@@ -313,7 +341,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
 
 
 def _for_rows(encoder_out: dict, num_rows: int) -> dict:
-    """Repeat encoder output for each beam, as decoding without incremental state needs it."""
+    """Repeat the encoder output for each beam, for decoding without incremental state."""
     bsz = encoder_out["encoder_padding_mask"][0].size(0)
     if num_rows == bsz:
         return encoder_out
@@ -329,7 +357,7 @@ def _for_rows(encoder_out: dict, num_rows: int) -> dict:
 
 
 def batch_first_source(encoder_out: dict):
-    """Return source (B, S, C), padding mask (B, S) or None, and separator mask (B, S)."""
+    """Return encoder states (B, S, C), padding mask (B, S) or None, and separator mask (B, S)."""
     source = encoder_out["encoder_out"][0].transpose(0, 1)
     padding = encoder_out["encoder_padding_mask"][0]
     return source, padding if padding.any() else None, encoder_out["separators"][0]
@@ -339,7 +367,9 @@ def look_up(embed_positions: nn.Module, positions: Tensor) -> Tensor:
     """Return the (B, T, C) embeddings of positions (B, T), counted from 1; 0 is padding.
 
     Args:
-        embed_positions: learned or sinusoidal positional embedding of fairseq, large enough.
+        embed_positions: learned or sinusoidal positional embedding of fairseq, with a table large
+            enough for all positions.
+        positions: (B, T) positions.
     """
     sinusoidal = isinstance(embed_positions, SinusoidalPositionalEmbedding)
     table = embed_positions.weights if sinusoidal else embed_positions.weight
@@ -347,13 +377,13 @@ def look_up(embed_positions: nn.Module, positions: Tensor) -> Tensor:
 
 
 def sentence_positions(positions: Tensor, separators: Tensor, ends: bool) -> Tensor:
-    """Count positions anew in each sentence.
+    """Convert positions within a row to positions within a sentence.
 
     Args:
         positions: (B, T) int64 position of each token in its row, from 1; 0 at padding.
         separators: (B, T) True at ``<sep>``.
-        ends: whether ``<sep>`` ends a sentence, as in a source; otherwise it begins one, as in the
-            input of a decoder.
+        ends: whether ``<sep>`` ends a sentence, as in the source; otherwise it begins a sentence,
+            as in decoder input.
 
     Returns:
         (B, T) position of each token in its sentence, from 1; 0 at padding.

@@ -1,4 +1,4 @@
-"""Document states between batches: without gradients, on another device, put together."""
+"""Operations on document states between batches: detaching, moving to a device, concatenating."""
 
 from typing import Optional, Sequence
 
@@ -20,7 +20,7 @@ def moved(doc_state: Optional[DocumentState], device) -> Optional[DocumentState]
 
 
 def joined(states: Sequence[DocumentState]) -> DocumentState:
-    """Concatenate states along documents, padding their second dimension with zeros."""
+    """Concatenate several document states into one, zero-padding their second dimension."""
     return {
         name: torch.cat(of_equal_width([doc_state[name] for doc_state in states]))
         for name in states[0]

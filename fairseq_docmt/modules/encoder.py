@@ -19,7 +19,7 @@ def wrapped(layer, cfg):
 
 
 class SharedSourceEncoder(SharedSource, TransformerEncoderBase):
-    """Transformer encoder that adds a separator mask and does not copy its output for beams.
+    """Transformer encoder with a separator mask, whose output is shared by the beams of a sentence.
 
     Its output is meant for a :class:`StatefulDecoder`.
 
@@ -33,7 +33,10 @@ class SharedSourceEncoder(SharedSource, TransformerEncoderBase):
         self.separator = separator
 
     def forward(self, src_tokens, *args, **kwargs):
-        """Add the separator mask ``separators`` [(B, S)] and ``beams`` to fairseq's output."""
+        """Encode the source; extend fairseq's output by a separator mask and the number of beams.
+
+        The mask ``separators`` is [(B, S)], True at ``<sep>``; ``beams`` is 1 before beam search.
+        """
         return self._shared(super().forward(src_tokens, *args, **kwargs), src_tokens)
 
     def _shared(self, output, src_tokens):
@@ -53,7 +56,7 @@ def pass_layer_kwargs(modules: Sequence[nn.Module], **values):
 
     Args:
         modules: modules whose ``forward`` accepts the arguments.
-        **values: for each argument one value for all modules, or a list with one value for each.
+        **values: value of each argument for all modules, or a list with one value for each module.
     """
     with contextlib.ExitStack() as hooks:
         for number, module in enumerate(modules):

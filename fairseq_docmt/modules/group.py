@@ -1,6 +1,9 @@
-"""Group attention of ``g_transformer``, alone and with attention to the document (Bao et al. 2021).
+"""Group attention of ``g_transformer`` (Bao et al. 2021), optionally combined with full attention.
 
-The group of a token is its sentence.
+Group attention is attention within a sentence. Combined attention mixes it with attention to the
+whole document by a gate.
+
+Shapes: B batch rows, H heads, T target or S source positions, model size C, head size d.
 """
 
 from typing import List, Optional, Tuple
@@ -24,8 +27,8 @@ from fairseq_docmt.ops.precision import masked_attention
 class _GroupAttention(AttentionProjections):
     """Attention to one sentence; :meth:`combine` adds attention to the whole document.
 
-    The parameters of group attention have the names of a transformer's attention. With combined
-    attention, keys and values have the heads of group attention before those of the document.
+    The parameters of sentence attention are named as in a plain transformer. Combined attention
+    stacks the heads of sentence attention and of document attention, in this order, in one tensor.
 
     Args:
         embed_dim: size of queries and outputs.
@@ -40,7 +43,7 @@ class _GroupAttention(AttentionProjections):
         self.document: Optional[AttentionProjections] = None
 
     def combine(self) -> None:
-        """Add attention to the whole document, and a gate between both."""
+        """Add attention to the whole document, and a gate that mixes it with sentence attention."""
         embed_dim, key_dim = self.q_proj.in_features, self.k_proj.in_features
         self.document = AttentionProjections(embed_dim, self.num_heads, key_dim)
         self.gate = nn.Linear(2 * embed_dim, embed_dim)
@@ -51,16 +54,25 @@ class _GroupAttention(AttentionProjections):
         return [self] if self.document is None else [self, self.document]
 
     def queries(self, x: Tensor) -> Tensor:
-        """Project inputs (B, T, C) to the queries (B, H, T, d) of all parts."""
+        """Project inputs (B, T, C) to queries (B, H, T, d).
+
+        Combined attention doubles the number of heads H.
+        """
         return torch.cat([part.split_heads(part.q_proj(x)) for part in self._parts()], dim=1)
 
     def all_keys_and_values(self, x: Tensor) -> Tuple[Tensor, Tensor]:
-        """Project inputs (B, S, C) to the keys and values (B, H, S, d) of all parts."""
+        """Project inputs (B, S, C) to keys and values (B, H, S, d).
+
+        Combined attention doubles the number of heads H.
+        """
         keys, values = zip(*(part.keys_and_values(x) for part in self._parts()))
         return torch.cat(keys, dim=1), torch.cat(values, dim=1)
 
     def project(self, x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        """Project inputs (B, T, C) to the queries, keys and values (B, H, T, d) of all parts."""
+        """Project inputs (B, T, C) to queries, keys and values, each (B, H, T, d).
+
+        Combined attention doubles the number of heads H.
+        """
         return (self.queries(x), *self.all_keys_and_values(x))
 
     def attend(self, q, k, v, seen: Tensor, same_sentence: Tensor) -> Tensor:
@@ -78,7 +90,10 @@ class _GroupAttention(AttentionProjections):
         return gate * outputs[0] + (1 - gate) * outputs[1]
 
     def _outputs(self, q, k, v, seen: Tensor, same_sentence: Tensor) -> List[Tensor]:
-        """Compute the (B, T, C) output of each part; see :meth:`attend`."""
+        """Compute the (B, T, C) outputs of sentence attention and, if combined, document attention.
+
+        See :meth:`attend` for the arguments.
+        """
         dropout, parts = self.dropout if self.training else 0.0, self._parts()
         heads = zip(*(x.chunk(len(parts), dim=1) for x in (q, k, v)))
         outputs = []
@@ -88,16 +103,16 @@ class _GroupAttention(AttentionProjections):
         return outputs
 
     def _gate(self, outputs: List[Tensor]) -> Tensor:
-        """Return the (B, T, C) gate, 1 where only group attention counts and 0 for the document."""
+        """Return the (B, T, C) gate: 1 takes sentence attention only, 0 document attention only."""
         return self.gate(torch.cat(outputs, dim=-1)).sigmoid()
 
 
 class EncoderGroupAttention(EncoderSentenceAttention, _GroupAttention):
-    """Group self-attention of source tokens."""
+    """Self-attention of source tokens within their sentence, optionally also to the document."""
 
 
 class CausalGroupAttention(CausalSentenceAttention, _GroupAttention):
-    """Causal group attention of target tokens."""
+    """Causal attention of target tokens within their sentence, optionally also to the document."""
 
 
 class SourceGroupAttention(_GroupAttention):
@@ -112,19 +127,19 @@ class SourceGroupAttention(_GroupAttention):
         """Compute the keys and values of a source.
 
         Args:
-            source: (B, S, C).
+            source: (B, S, C) encoder output.
             padding: (B, S) True at padding; None without padding.
-            separators: (B, S) True at separators.
+            separators: (B, S) True at ``<sep>``.
         """
         keys, values = self.all_keys_and_values(source)
         return AttendedSource(keys, values, padding, source_sentences(separators))
 
     def forward(self, x: Tensor, source: AttendedSource, sentences: Tensor) -> Tensor:
-        """Attend from queries (B * N, T, C), N consecutive rows for each source.
+        """Attend to the source; return (B * N, T, C) for N consecutive rows (beams) per source.
 
         Args:
-            x: queries.
-            source: keys and values.
+            x: (B * N, T, C) queries before projection.
+            source: keys and values of B sources.
             sentences: (B * N, T) sentence number of each query.
         """
         bsz = len(source.keys)
@@ -136,8 +151,8 @@ class SourceGroupAttention(_GroupAttention):
     def weights(self, x: Tensor, source: AttendedSource, sentences: Tensor) -> Tensor:
         """Compute (B, H, T, S) attention weights of queries (B, T, C).
 
-        Weights of combined attention are those of both parts, head by head, in the proportions of
-        the gate, averaged over its dimensions for each query.
+        For combined attention, they are the average of the sentence and document weights of each
+        head, weighted by the gate, which is averaged over its dimensions for each query.
         """
         seen, same = self._masks(source, sentences)
         q, parts = self.queries(x), len(self._parts())
@@ -166,18 +181,18 @@ class GroupEncoderLayer(TransformerEncoderLayerBase):
     """Transformer encoder layer with group attention."""
 
     def build_self_attention(self, embed_dim, cfg):
-        """Build the attention of a layer to its own tokens."""
+        """Build group self-attention instead of full self-attention."""
         heads = cfg.encoder.attention_heads
         return EncoderGroupAttention(embed_dim, heads, cfg.attention_dropout)
 
 
 class GroupTransformerEncoder(SentenceEncoder):
-    """Transformer encoder with group attention, combined attention in the top layers."""
+    """Transformer encoder with group attention, and document attention in the top layers."""
 
     _layers_built = 0
 
     def build_encoder_layer(self, cfg):
-        """Build a layer of the encoder."""
+        """Build a layer with group attention; the top layers also attend to the whole document."""
         layer = GroupEncoderLayer(cfg)
         if cfg.encoder.layers - self._layers_built <= cfg.encoder_context_layers:
             layer.self_attn.combine()
@@ -189,24 +204,24 @@ class GroupDecoderLayer(DecoderLayer):
     """Decoder layer with group attention to the target and to the source."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
-        """Build the attention to earlier target tokens."""
+        """Build causal group attention instead of full causal attention."""
         heads = cfg.decoder.attention_heads
         return CausalGroupAttention(embed_dim, heads, cfg.attention_dropout)
 
     def build_encoder_attention(self, embed_dim, cfg):
-        """Build the attention to the source."""
+        """Build attention to the source sentence with the same number, not to the whole source."""
         heads, dropout = cfg.decoder.attention_heads, cfg.attention_dropout
         return SourceGroupAttention(embed_dim, heads, dropout, key_dim=cfg.encoder.embed_dim)
 
 
 class GroupTransformerDecoder(SentenceDecoder):
-    """Transformer decoder with group attention, combined attention in the top layers."""
+    """Transformer decoder with group attention, and document attention in the top layers."""
 
     layer_class = GroupDecoderLayer
     _layers_built = 0
 
     def layer_built(self, layer):
-        """Add attention to the document in the top layers."""
+        """Add document attention to the self- and cross-attention of the top layers."""
         top = self.cfg.decoder.layers - self._layers_built
         if top <= self.cfg.decoder_context_layers:
             layer.self_attn.combine()

@@ -1,4 +1,4 @@
-"""Hierarchical attention to previous sentences, of ``han_transformer`` (Miculicich et al. 2018)."""
+"""Hierarchical attention to previous sentences for ``han_transformer`` (Miculicich et al. 2018)."""
 
 from typing import NamedTuple
 
@@ -16,17 +16,20 @@ from fairseq_docmt.modules.stream_encoder import StreamEncoder
 
 
 class PreviousStates(NamedTuple):
-    """States of the sentences of a batch and of its document state.
+    """Layer outputs of a batch and of the sentences before it, with an index of previous sentences.
+
+    M is the number of all these sentences and W their width in words.
 
     Attributes:
-        states: (M, W, C) states of each sentence, those of the incoming document state first.
+        states: (M, W, C) states of each sentence, first those from the document state before the
+            batch, then those of the batch.
         present: (M, W) True at words, False at padding.
         place: (rows, n) index in ``states`` of the n previous sentences of each row, the farthest
             first.
-        known: (rows, n) True if they belong to the row's document.
-        doc_state: document state after the batch; for the last sentence ``SIDE.states.1`` is
-            (lanes, W, C) and ``SIDE.present.1`` (lanes, W), for the one before it ``SIDE.states.2``
-            and so on.
+        known: (rows, n) True where such a previous sentence exists in the row's document.
+        doc_state: document state after the batch, for lanes (document sequences read in parallel).
+            ``SIDE.states.1`` (lanes, W, C) and ``SIDE.present.1`` (lanes, W) describe the last
+            sentence of each lane, ``SIDE.states.2`` the sentence before it, and so on.
     """
 
     states: Tensor
@@ -42,14 +45,14 @@ class PreviousStates(NamedTuple):
         """Find the previous ``count`` sentences of each row.
 
         Args:
-            side: prefix of names in the document state.
+            side: ``encoder`` or ``decoder``, the prefix of names in the document state.
             states: (rows, W, C) states of the batch.
             present: (rows, W) True at words.
-            stream: layout of the batch.
-            count: number n of sentences.
+            stream: documents of the batch rows, and the document state before the batch.
+            count: number n of previous sentences.
 
         Raises:
-            UserError: the document state has another number of sentences.
+            UserError: the document state was saved with a different number of previous sentences.
         """
         sentences = with_previous(states, stream, count, f"{side}.states")
         masks = with_previous(present, stream, count, f"{side}.present")
@@ -65,12 +68,12 @@ class PreviousStates(NamedTuple):
 
 
 class AttendedSentences(NamedTuple):
-    """Previous sentences of B sentences, projected for word-level attention.
+    """Keys and values of the words of the n previous sentences of each of B sentences.
 
     Attributes:
-        keys, values: (B, n, H, W, d).
+        keys, values: (B, n, heads, W, head size), for sentences of W words.
         words: (B, n, W) True at words, False at padding.
-        known: (B, n) True if the sentence exists.
+        known: (B, n) True if the previous sentence exists.
     """
 
     keys: Tensor
@@ -79,11 +82,11 @@ class AttendedSentences(NamedTuple):
     known: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "AttendedSentences":
-        """Return the values of the sentences with the indices ``sentences`` (n,)."""
+        """Select the previous sentences of the sentences at the indices ``sentences``, (n,)."""
         return AttendedSentences(*(x.index_select(0, sentences) for x in self))
 
     def reorder(self, rows: BeamRows) -> "AttendedSentences":
-        """Select the sentences of a search, whose beams share them."""
+        """Select the sentences that remain in beam search; their beams share this state."""
         return self if rows.sentences is None else self.of_sentences(rows.sentences)
 
 
@@ -118,7 +121,7 @@ class HierarchicalAttention(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def attended(self, previous: PreviousStates) -> AttendedSentences:
-        """Project the previous sentences of each row."""
+        """Project the words of the previous sentences of each row to keys and values."""
         keys, values = self.word_attention.keys_and_values(previous.states)
         place = previous.place
         return AttendedSentences(
@@ -126,14 +129,14 @@ class HierarchicalAttention(nn.Module):
         )
 
     def forward(self, x: Tensor, sentences: AttendedSentences) -> Tensor:
-        """Add context to states.
+        """Add the context from previous sentences to states.
 
         Args:
             x: (B * N, T, C) states h_t, N consecutive rows for each of the B sentences.
-            sentences: previous sentences.
+            sentences: keys and values of the previous sentences.
 
         Returns:
-            (B * N, T, C) states with context.
+            (B * N, T, C) states with context; unchanged for sentences without previous sentences.
         """
         states = x.unflatten(0, (len(sentences.known), -1)).flatten(1, 2)
         context = self._read_sentences(states, self._read_words(states, sentences), sentences.known)
@@ -143,7 +146,7 @@ class HierarchicalAttention(nn.Module):
         return torch.where(anything, output, states).view_as(x)
 
     def _read_words(self, states: Tensor, sentences: AttendedSentences) -> Tensor:
-        """Return s_t^j, the (B, n, T, C) summary of each sentence for each state (B, T, C)."""
+        """Return s_t^j: (B, n, T, C) summaries of n previous sentences, for states (B, T, C)."""
         attention = self.word_attention
         q = attention.split_heads(attention.q_proj(self.word_query_norm(states))).unsqueeze(1)
         # Unknown sentences are masked later; here all their positions are attended to, against NaN.
@@ -153,7 +156,13 @@ class HierarchicalAttention(nn.Module):
         return self.word_norm(attention.out_proj(read.transpose(2, 3).flatten(3)))
 
     def _read_sentences(self, states: Tensor, summaries: Tensor, known: Tensor) -> Tensor:
-        """Return d_t, (B, T, C), for states (B, T, C) and their (B, n, T, C) summaries."""
+        """Return the (B, T, C) context vectors d_t: attention over the sentence summaries.
+
+        Args:
+            states: (B, T, C) states, the queries.
+            summaries: (B, n, T, C) summary of each previous sentence for each state.
+            known: (B, n) True if the previous sentence exists.
+        """
         attention = self.sentence_attention
         sizes = (attention.num_heads, attention.head_dim)
         # (B, T, H, 1, d) and (B, T, H, n, d)
@@ -174,7 +183,7 @@ class HierarchicalAttention(nn.Module):
 
 
 def _build_attention(cfg, side) -> HierarchicalAttention:
-    """Create the attention to previous sentences of ``cfg.encoder`` or ``cfg.decoder``."""
+    """Create hierarchical attention with the sizes of ``side``, the encoder or decoder options."""
     sizes = (side.embed_dim, side.attention_heads, side.ffn_embed_dim)
     return HierarchicalAttention(*sizes, cfg.dropout, cfg.attention_dropout)
 
@@ -194,7 +203,7 @@ class HANEncoder(StreamEncoder):
             self.hierarchical = _build_attention(cfg, cfg.encoder)
 
     def with_context(self, output, src_tokens, stream):
-        """Return the output with states that have attended to previous source sentences."""
+        """Replace the encoder states by states that have attended to previous source sentences."""
         if self.hierarchical is None:
             return output
         x, present = output["encoder_out"][0].transpose(0, 1), src_tokens.ne(self.padding_idx)
@@ -219,7 +228,7 @@ class HANDecoder(StatefulDecoder):
             self.hierarchical = _build_attention(cfg, cfg.decoder)
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
-        """Compute the features of whole sequences (teacher forcing).
+        """Compute features with attention to previous target sentences (teacher forcing).
 
         The extra outputs include the new document state, ``doc_state``.
         """
@@ -243,9 +252,10 @@ class HANDecoder(StatefulDecoder):
         return stream.at_loss(x), extra
 
     def init_layers(self, encoder_out):
-        """Return the layer states before the first token, a row for each sentence, and ``rest``.
+        """Return the initial state of each layer, and the projected previous target sentences.
 
-        ``rest`` is a state that all layers share, or None.
+        Both have one row per sentence. The second is None if the decoder reads no previous
+        sentences.
         """
         layers, _ = super().init_layers(encoder_out)
         if self.hierarchical is None:
@@ -258,7 +268,11 @@ class HANDecoder(StatefulDecoder):
         return layers, self.hierarchical.attended(previous)
 
     def read(self, x, tokens, state):
-        """Read (rows, T) tokens from a state on; return features, layer states and ``rest``."""
+        """Run the decoder over new tokens (rows, T), then attend to the previous target sentences.
+
+        Returns:
+            (rows, T, C) features, new layer states, and the unchanged previous sentences or None.
+        """
         x, layers, previous = super().read(x, tokens, state)
         x = super()._project(x)
         return x if previous is None else self.hierarchical(x, previous), layers, previous

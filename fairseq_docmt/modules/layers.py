@@ -1,6 +1,8 @@
-"""Layers of all transformers with their own attention: multi-head attention, and the decoder layer.
+"""Multi-head attention and the decoder layer, on which all transformers of this package build.
 
 Parameters have fairseq's names and initialisation, so they can come from a trained transformer.
+
+Shapes: B sentences, H heads, T target or S source positions, model dimension C, head dimension d.
 """
 
 from typing import Any, Callable, List, NamedTuple, Optional, Tuple
@@ -15,10 +17,10 @@ from fairseq_docmt.ops.precision import masked_attention
 
 
 class RecentTokens(NamedTuple):
-    """Keys and values of previous tokens, right-aligned: the last column is the latest token.
+    """Cache of keys and values of earlier target tokens; the last column is the latest token.
 
     Attributes:
-        keys, values: (rows, H, n, d).
+        keys, values: (rows, H, n, d) for H heads of size d and the last n positions.
         hidden: (rows, n) True at empty positions.
         sentences: (rows, n) sentence number of each token, None if not needed.
     """
@@ -37,11 +39,11 @@ class RecentTokens(NamedTuple):
         return cls(keys, values, padding, sentences)
 
     def followed_by(self, new: "RecentTokens") -> "RecentTokens":
-        """Return the tokens followed by new tokens."""
+        """Return the cache with new tokens appended."""
         return self._each(lambda x, added, dim: torch.cat([x, added], dim), new)
 
     def right_aligned(self, padding: Optional[Tensor]) -> "RecentTokens":
-        """Move the padding (rows, T) from the end of each row to its beginning."""
+        """Move the padding (rows, T) of each row from its end to its beginning."""
         if padding is None:
             return self
         columns = torch.arange(self.keys.size(2), device=padding.device)
@@ -57,18 +59,24 @@ class RecentTokens(NamedTuple):
         )
 
     def latest(self, size: Optional[int]) -> "RecentTokens":
-        """Return the last ``size`` tokens; all if None."""
+        """Return a cache of the last ``size`` tokens only, or of all tokens if None."""
         length = self.keys.size(2)
         if size is None or size >= length:
             return self
         return self._each(lambda x, dim: x.narrow(dim, length - size, size))
 
     def reorder(self, rows: BeamRows) -> "RecentTokens":
-        """Return the values with the rows in the new order ``rows``."""
+        """Return the cache with its batch rows in the new order ``rows``."""
         return self._each(lambda x, dim: x.index_select(0, rows.order))
 
     def _each(self, function: Callable[..., Tensor], *others: "RecentTokens") -> "RecentTokens":
-        """Apply ``function(part, *parts of others, token dimension)`` to each of the tensors."""
+        """Apply a function to each tensor of one or more caches.
+
+        Args:
+            function: called with the same tensor of all caches (such as their keys) and the index
+                of its token dimension; returns the new tensor.
+            *others: further caches.
+        """
         dims = (2, 2, 1, 1)
         return RecentTokens(
             *(None if x[0] is None else function(*x) for x in zip(self, *others, dims))
@@ -102,11 +110,11 @@ class AttentionProjections(nn.Module):
         nn.init.zeros_(self.out_proj.bias)
 
     def split_heads(self, x):
-        """Reshape (B, T, C) to (B, H, T, d)."""
+        """Reshape (B, T, C) to (B, H, T, d), for H heads of size d."""
         return x.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
 
     def keys_and_values(self, x):
-        """Project inputs (B, T, C) to keys and values, both (B, H, T, d)."""
+        """Project inputs (B, T, C) to keys and values, both (B, H, T, d), for H heads of size d."""
         return self.split_heads(self.k_proj(x)), self.split_heads(self.v_proj(x))
 
 
@@ -114,7 +122,7 @@ class AttendedSource(NamedTuple):
     """Keys and values of a source, shared by the beams of a sentence.
 
     Attributes:
-        keys, values: (B, H, S, d).
+        keys, values: (B, H, S, d) for H heads of size d.
         padding: (B, S) True at padding; None without padding.
         sentences: (B, S) sentence number of each token, None if not needed.
     """
@@ -125,15 +133,15 @@ class AttendedSource(NamedTuple):
     sentences: Optional[Tensor] = None
 
     def of_sentences(self, sentences: Tensor) -> "AttendedSource":
-        """Return the values of the sentences with the indices ``sentences`` (n,)."""
+        """Select the keys, values and masks of the sentences at the indices ``sentences``, (n,)."""
         return AttendedSource(*(None if x is None else x.index_select(0, sentences) for x in self))
 
 
 class CachedCausalAttention:
     """Mixin for causal attention of target tokens, in one pass or continued from a cache.
 
-    The other base class gives ``queries`` and ``keys_and_values`` of (rows, T, C) input. A subclass
-    defines :meth:`attend_sequence` and :meth:`attend_cached`.
+    A subclass defines :meth:`attend_sequence` and :meth:`attend_cached`. Its other base class must
+    provide the methods ``queries`` and ``keys_and_values``, which project (rows, T, C) input.
 
     Attributes:
         window: number of earlier tokens that a token attends to; None for all.
@@ -142,11 +150,14 @@ class CachedCausalAttention:
     window: Optional[int] = None
 
     def attend_sequence(self, q: Tensor, k: Tensor, v: Tensor, padding: Optional[Tensor]) -> Tensor:
-        """Return (rows, T, C): each of T tokens attends to itself and earlier tokens."""
+        """Attend from each of T tokens to itself and earlier tokens; return (rows, T, C)."""
         raise NotImplementedError
 
     def attend_cached(self, q: Tensor, tokens: RecentTokens) -> Tensor:
-        """Return (rows, T, C): each of the latest T cached tokens attends to the cache up to it."""
+        """Attend from the latest T cached tokens to the cache; return (rows, T, C).
+
+        Each of these tokens attends to itself and to the cached tokens before it.
+        """
         raise NotImplementedError
 
     def forward(
@@ -162,12 +173,12 @@ class CachedCausalAttention:
         Args:
             x: (rows, T, C) input, right-padded.
             padding: (rows, T) True at padding; None without padding.
-            before: previously read tokens, or None.
-            need_state: True to return the tokens that later tokens will attend to.
+            before: cache of earlier tokens, or None.
+            need_state: whether to return a cache even if ``before`` is None.
 
         Returns:
-            (rows, T, C) output; and these tokens, or None if neither ``before`` nor ``need_state``
-            is given.
+            (rows, T, C) output, and the cache to which later tokens will attend; None instead of
+            the cache if neither ``before`` nor ``need_state`` is given.
         """
         q = self.queries(x)
         k, v = self.keys_and_values(x)
@@ -185,7 +196,7 @@ class _FullAttention(AttentionProjections):
         self.dropout = dropout
 
     def queries(self, x: Tensor) -> Tensor:
-        """Project inputs (B, T, C) to queries (B, H, T, d)."""
+        """Project inputs (B, T, C) to queries (B, H, T, d), for H heads of size d."""
         return self.split_heads(self.q_proj(x))
 
     def _attend(self, q, k, v, seen: Optional[Tensor], causal: bool = False) -> Tensor:
@@ -201,14 +212,17 @@ class CausalAttention(CachedCausalAttention, _FullAttention):
     """Attention of target tokens to themselves and all earlier target tokens."""
 
     def attend_sequence(self, q, k, v, padding):
-        """Return (rows, T, C): each of T tokens attends to itself and earlier tokens.
+        """Attend from each of T tokens to itself and all earlier tokens; return (rows, T, C).
 
         With right padding the causal mask also hides padding.
         """
         return self._attend(q, k, v, None, causal=True)
 
     def attend_cached(self, q, tokens):
-        """Return (rows, T, C): each of the latest T cached tokens attends to the cache up to it."""
+        """Attend from the latest T cached tokens to the whole cache; return (rows, T, C).
+
+        Each of these tokens attends to itself and to all cached tokens before it.
+        """
         seen = ~tokens.hidden[:, None, None]
         if q.size(2) > 1:
             length, total = q.size(2), tokens.keys.size(2)
@@ -229,7 +243,7 @@ class SourceAttention(_FullAttention):
         return AttendedSource(*self.keys_and_values(source), padding)
 
     def forward(self, x: Tensor, source: AttendedSource, **_) -> Tensor:
-        """Attend from queries (B * N, T, C), N consecutive rows for each source."""
+        """Attend to B sources from ``x``, (B * N, T, C); N consecutive rows share a source."""
         by_source = x.unflatten(0, (len(source.keys), -1)).flatten(1, 2)
         seen = None if source.padding is None else ~source.padding[:, None, None]
         return self._attend(self.queries(by_source), source.keys, source.values, seen).view_as(x)
@@ -247,11 +261,11 @@ class LayerState(NamedTuple):
     """State of a decoder layer after some target tokens.
 
     Attributes:
-        recent: what causal attention needs of these tokens, with ``reorder(rows)``; None before the
-            first token.
-        source: what cross attention reads, shared by the beams of a sentence, with
-            ``of_sentences(sentences)``.
-        memory: what further attentions of the layer read, each like ``source``.
+        recent: state of causal attention, for example a cache of earlier tokens, with a method
+            ``reorder(rows)``; None before the first token.
+        source: keys and values of the source for cross attention, or a summary of them, shared by
+            the beams of a sentence, with a method ``of_sentences(sentences)``.
+        memory: inputs of further attention modules of the layer, each like ``source``.
     """
 
     recent: Any
@@ -259,7 +273,7 @@ class LayerState(NamedTuple):
     memory: tuple = ()
 
     def reorder(self, rows: BeamRows) -> "LayerState":
-        """Return the state of selected sentences, their beams reordered, repeated or dropped."""
+        """Select sentences, and reorder, repeat or drop their beams, as ``rows`` requires."""
         recent = None if self.recent is None else self.recent.reorder(rows)
         state = self._replace(recent=recent)
         if rows.sentences is None:
@@ -289,41 +303,41 @@ class Sublayers:
 
 
 class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
-    """Batch-first decoder layer with attention to all target tokens before and to the whole source.
+    """Batch-first decoder layer with attention to all earlier target tokens and all source tokens.
 
-    Subclasses build other attentions. Parameters have fairseq's names. The attentions are called as
+    Parameters have fairseq's names. Subclasses replace the attention modules, which are called as
 
     * ``self_attn(x, padding, before, need_state, **marks)``, which returns the output and, if
-      ``need_state``, the state of the attention after ``x``, else None;
-    * ``encoder_attn.project_source(source, padding, **marks)``, which returns the source as
-      ``encoder_attn(x, source, **marks)`` reads it, and ``encoder_attn.weights`` with the same
-      arguments for the weights.
+      ``need_state``, the state of the attention after ``x``, otherwise None;
+    * ``encoder_attn.project_source(source, padding, **marks)``, which returns the projected source;
+    * ``encoder_attn(x, projected_source, **marks)``, which returns the output; and
+      ``encoder_attn.weights`` with the same arguments, which returns the attention weights.
 
-    Marks are further tensors of the same tokens, such as their sentence numbers; each attention
-    uses only the marks that it needs.
+    Marks are additional tensors that describe the tokens, such as their sentence numbers; each
+    attention module uses only the marks that it needs.
     """
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
-        """Build the attention to earlier target tokens."""
+        """Build full causal attention to all earlier target tokens."""
         return CausalAttention(embed_dim, cfg.decoder.attention_heads, cfg.attention_dropout)
 
     def build_encoder_attention(self, embed_dim, cfg):
-        """Build the attention to the source."""
+        """Build full attention to all source tokens."""
         heads, dropout = cfg.decoder.attention_heads, cfg.attention_dropout
         return SourceAttention(embed_dim, heads, dropout, key_dim=cfg.encoder.embed_dim)
 
     def init_state(self, source: Tensor, padding: Optional[Tensor] = None, **marks) -> LayerState:
-        """Return the state before the first token.
+        """Return the layer state before the first token, which has the projected source.
 
         Args:
             source: (B, S, C) encoder output.
             padding: (B, S) True at padding; None without padding.
-            **marks: marks of the source.
+            **marks: additional tensors that describe the source tokens, such as a separator mask.
         """
         return LayerState(None, self.encoder_attn.project_source(source, padding, **marks))
 
     def cross(self, x: Tensor, state: LayerState, **marks) -> Tensor:
-        """Attend from (rows, T, C) target tokens to the source."""
+        """Compute cross attention of target tokens ``x``, (rows, T, C); return the same shape."""
         return self.encoder_attn(x, state.source, **marks)
 
     def forward(
@@ -336,23 +350,23 @@ class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
         weights: Optional[list] = None,
         **marks,
     ) -> Tuple[List[Tensor], List[LayerState]]:
-        """Continue states by one or more tokens.
+        """Run the layer over one or more new tokens, starting from given states.
 
         Args:
-            groups: (rows, T, C) inputs, right-padded, of groups of rows of similar length; mostly
-                one group. The beams of a sentence are adjacent. In a single step of a search,
-                layers may take (rows, C).
+            groups: (rows, T, C) inputs, right-padded, one tensor for each group of rows of similar
+                length; usually there is one group. The beams of a sentence are adjacent. In a
+                single step of a search, some layers take (rows, C).
             begin: function from the layer and its inputs to the state of each group before these
                 tokens.
             padding: (rows, T) True at padding, None without padding; only needed for new states.
-            need_state: whether to return the states after these tokens.
-            between: sublayer between causal and cross attention, a function of all groups.
-            weights: list to which attention weights (rows, T, S), averaged over heads, are
-                appended.
-            **marks: marks of the target tokens, if there is one group.
+            need_state: whether the states after these tokens are needed.
+            between: sublayer between causal and cross attention, a function of all groups; or None.
+            weights: list to which cross attention weights (rows, T, S), averaged over heads, are
+                appended; or None.
+            **marks: additional tensors that describe the target tokens, if there is one group.
 
         Returns:
-            (rows, T, C) output of each group, and its new state.
+            (rows, T, C) output of each group, and the new state of each group.
         """
         states, after = list(begin(self, groups)), []
 

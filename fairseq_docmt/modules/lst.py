@@ -39,10 +39,10 @@ class _LongShortTermAttention(AttentionProjections):
                 nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Initialise both attentions with the attention of a transformer, if a checkpoint has one.
+        """Initialise both attentions from a plain transformer if the checkpoint is from one.
 
-        Each half of the output projection is half of the transformer's. A single sentence is then
-        translated as by the transformer.
+        The output projection is copied to both halves and divided by 2, so a single sentence is
+        translated as by the plain transformer.
         """
         output = state_dict.get(f"{name}.out_proj.weight")
         if output is None or output.size(1) != self.q_proj.out_features:
@@ -55,9 +55,10 @@ class _LongShortTermAttention(AttentionProjections):
                     state_dict[f"{name}.long.{letter}.{kind}"] = trained.clone()
 
     def project(self, x: Tensor) -> List[Tensor]:
-        """Project inputs to queries, keys and values (B, H, T, d).
+        """Project inputs (B, T, C) to queries, keys and values (B, H, T, d), for H heads of size d.
 
-        With separate projections they are (B, 2 H, T, d), sentence attention first.
+        With separate projections they are (B, 2 H, T, d), with the heads of sentence attention
+        first.
         """
         parts = [self.split_heads(self.q_proj(x)), *self.keys_and_values(x)]
         if not self.separate:
@@ -66,7 +67,13 @@ class _LongShortTermAttention(AttentionProjections):
         return [torch.cat(pair, dim=1) for pair in zip(parts, own)]
 
     def attend(self, q, k, v, seen, same_sentence) -> Tensor:
-        """Attend to the sentence and to the whole sequence; project the concatenated outputs."""
+        """Attend to the sentence and to the whole sequence; project the concatenated outputs.
+
+        Args:
+            q, k, v: results of :meth:`project`.
+            seen: (B, T, S) or (B, 1, S) True where attention is allowed.
+            same_sentence: (B, T, S) True where query and key are in the same sentence.
+        """
         dropout = self.dropout if self.training else 0.0
         parts = zip(*(x.chunk(2, dim=1) if self.separate else (x, x) for x in (q, k, v)))
         outputs = [
@@ -88,7 +95,7 @@ class LSTEncoderLayer(TransformerEncoderLayerBase):
     """Transformer encoder layer with long-short term attention."""
 
     def build_self_attention(self, embed_dim, cfg):
-        """Build the attention of a layer to its own tokens."""
+        """Build long-short term self-attention instead of full self-attention."""
         options = (cfg.attention_dropout, cfg.separate_projections)
         return EncoderLSTAttention(embed_dim, cfg.encoder.attention_heads, *options)
 
@@ -97,7 +104,7 @@ class LSTTransformerEncoder(SentenceEncoder):
     """Transformer encoder with long-short term self-attention."""
 
     def build_encoder_layer(self, cfg):
-        """Build a layer of the encoder."""
+        """Build an encoder layer with long-short term self-attention."""
         return wrapped(LSTEncoderLayer(cfg), cfg)
 
 
@@ -105,7 +112,7 @@ class LSTDecoderLayer(DecoderLayer):
     """Decoder layer with long-short term self-attention and full cross attention."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
-        """Build the attention to earlier target tokens."""
+        """Build causal long-short term attention instead of full causal attention."""
         options = (cfg.attention_dropout, cfg.separate_projections)
         return CausalLSTAttention(embed_dim, cfg.decoder.attention_heads, *options)
 

@@ -1,4 +1,7 @@
-"""Encoders of previous sentences, of ``multi_encoder_transformer`` (Li et al. 2020)."""
+"""Encoder and decoder of ``multi_encoder_transformer``, with encoders of previous sentences.
+
+The model follows Li et al. (2020). A context is the encoded previous source or target sentences.
+"""
 
 import copy
 from typing import List, NamedTuple, Optional, Sequence
@@ -15,12 +18,12 @@ from fairseq_docmt.modules.stream_encoder import StreamEncoder
 
 
 class EncodedContext(NamedTuple):
-    """Encoded previous sentences of B sentences, L tokens together.
+    """Encoded previous sentences of each of B sentences, joined to sequences of L tokens.
 
     Attributes:
         states: (B, L, C) outputs of the context encoder.
         padding: (B, L) True at padding.
-        known: (B,) True if there is a previous sentence.
+        known: (B,) True if the sentence has a previous sentence.
     """
 
     states: Tensor
@@ -28,11 +31,11 @@ class EncodedContext(NamedTuple):
     known: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "EncodedContext":
-        """Return the values of the sentences with the indices ``sentences`` (n,)."""
+        """Select the context of the sentences at the indices ``sentences``, (n,)."""
         return EncodedContext(*(x.index_select(0, sentences) for x in self))
 
     def for_rows(self, num_rows: int) -> "EncodedContext":
-        """Repeat each sentence for its beams, when decoding without incremental state."""
+        """Repeat each sentence's context for its beams, for decoding without incremental state."""
         if num_rows == len(self.known):
             return self
         owners = torch.arange(len(self.known), device=self.known.device)
@@ -40,9 +43,9 @@ class EncodedContext(NamedTuple):
 
 
 def context_tokens(previous: PreviousSentences, pad: int, eos: int) -> Tensor:
-    """Join the previous sentences of each row, giving (rows, n * W) tokens.
+    """Join the n previous sentences of each row, of W tokens each, giving (rows, n * W) tokens.
 
-    Sentences that the row's document does not have are padding; without any, there is one ``</s>``.
+    Previous sentences that do not exist become padding; a row without any begins with ``</s>``.
     """
     tokens = previous.tokens[previous.place].masked_fill(~previous.known.unsqueeze(2), pad)
     tokens = tokens.flatten(1)
@@ -52,14 +55,14 @@ def context_tokens(previous: PreviousSentences, pad: int, eos: int) -> Tensor:
 
 
 class ContextEncoder(TransformerEncoderBase):
-    """Transformer encoder of previous sentences, with the embeddings of the sentences themselves.
+    """Transformer encoder of previous sentences that shares the embeddings of the current sentence.
 
     Args:
         cfg: options of the model, with ``context_layers`` and ``context_sentences``.
         side: ``cfg.encoder`` or ``cfg.decoder``, which gives the sizes of the layers.
-        most: maximum positions of a sentence of this side.
-        dictionary: dictionary of the sentences.
-        embed_tokens: embeddings of the words, which stay a module of another part of the model.
+        most: maximum number of positions of one previous sentence.
+        dictionary: dictionary of the previous sentences.
+        embed_tokens: word embeddings, which remain a module of the main encoder or decoder.
     """
 
     def __init__(self, cfg, side, most: int, dictionary, embed_tokens: nn.Embedding):
@@ -85,10 +88,10 @@ def encode_context(
     previous: PreviousSentences,
     embed_tokens: nn.Embedding,
 ) -> EncodedContext:
-    """Encode the previous sentences of each row with a transformer encoder.
+    """Encode the previous sentences of each row as one sequence with a transformer encoder.
 
     Args:
-        encoder: transformer encoder of width C.
+        encoder: transformer encoder of model size C.
         previous: previous sentences of R rows.
         embed_tokens: embeddings of their words.
 
@@ -105,33 +108,34 @@ def encode_context(
 
 
 class AttendedContext(NamedTuple):
-    """Projected context of B sentences.
+    """Encoded previous sentences of B sentences, projected to keys and values.
 
     Attributes:
         source: keys and values.
-        known: (B,) True if there is context.
+        known: (B,) True if there are previous sentences.
     """
 
     source: AttendedSource
     known: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "AttendedContext":
-        """Return the values of the sentences with the indices ``sentences`` (n,)."""
+        """Select the keys and values of the sentences at the indices ``sentences``, (n,)."""
         known = self.known.index_select(0, sentences)
         return AttendedContext(self.source.of_sentences(sentences), known)
 
 
 class ContextAttention(nn.Module):
-    """Attention to the context of one side, added to other vectors.
+    """Attention to encoded previous sentences, whose output is added to given vectors.
 
-    Li et al. (2020): ``g * h + (1 - g) * attention``, or the sum of both.
+    Li et al. (2020) combine a vector h and the output of attention as
+    ``g * h + (1 - g) * attention`` with a gate g, or as their sum.
 
     Args:
         embed_dim: size C of queries and outputs.
         heads: number of attention heads.
         dropout: dropout probability of attention weights.
-        context_dim: size of context states.
-        gated: whether a gate mixes both; otherwise they are added.
+        context_dim: size of the encoded previous sentences.
+        gated: whether to use the gate; otherwise the sum.
     """
 
     def __init__(self, embed_dim: int, heads: int, dropout: float, context_dim: int, gated: bool):
@@ -144,20 +148,20 @@ class ContextAttention(nn.Module):
             nn.init.zeros_(self.gate.bias)
 
     def attended(self, context: EncodedContext) -> AttendedContext:
-        """Return the keys and values of a context, which every step reads."""
+        """Project encoded previous sentences to keys and values, which all decoding steps reuse."""
         source = self.attention.project_source(context.states, context.padding)
         return AttendedContext(source, context.known)
 
     def forward(self, x: Tensor, query: Tensor, context: AttendedContext) -> Tensor:
-        """Add context to vectors.
+        """Attend to the context and add the result to vectors.
 
         Args:
             x: (B * N, T, C) vectors, N consecutive rows for each of the B sentences.
             query: (B * N, T, C) queries of the attention.
-            context: projected context.
+            context: keys and values of the context.
 
         Returns:
-            (B * N, T, C) vectors; those of sentences without context are unchanged.
+            (B * N, T, C) vectors; unchanged for sentences without context.
         """
         read = self.attention(query, context.source)
         if self.gate is None:
@@ -170,13 +174,13 @@ class ContextAttention(nn.Module):
 
 
 def build_attentions(cfg, embed_dim: int, side, context_dims: Sequence[int]) -> nn.ModuleList:
-    """Create the attentions to all contexts.
+    """Create one attention module for each context: previous source and previous target sentences.
 
     Args:
         cfg: options of the model, with ``context_fusion``.
         embed_dim: size of queries.
-        side: ``cfg.encoder`` or ``cfg.decoder``, which has the number of heads.
-        context_dims: sizes of the states of each context.
+        side: ``cfg.encoder`` or ``cfg.decoder``, which gives the number of heads.
+        context_dims: state size of each context.
     """
     gated, heads = cfg.context_fusion == "gate", side.attention_heads
     return nn.ModuleList(
@@ -186,7 +190,7 @@ def build_attentions(cfg, embed_dim: int, side, context_dims: Sequence[int]) -> 
 
 
 def context_sizes(cfg) -> List[int]:
-    """Return the sizes of the states of previous source and previous target sentences, if used."""
+    """Return the state sizes of the previous source and target sentences that the model reads."""
     sizes = {"source": cfg.encoder.embed_dim, "target": cfg.decoder.embed_dim}
     return [size for side, size in sizes.items() if cfg.context_side in (side, "both")]
 
@@ -208,7 +212,10 @@ class MultiEncoderEncoder(StreamEncoder):
             self.context_encoder = ContextEncoder(cfg, cfg.encoder, most, dictionary, embed_tokens)
 
     def with_context(self, output, src_tokens, stream):
-        """Return the output with ``contexts``, the encoded previous source sentences."""
+        """Add the encoded previous source sentences to the encoder output, as a list ``contexts``.
+
+        The list is empty if the model does not read previous source sentences.
+        """
         if not self.reads_context:
             return {**output, "contexts": []}
         previous = PreviousSentences.of(src_tokens, stream, self.count, self.padding_idx)
@@ -222,7 +229,7 @@ class MultiEncoderEncoder(StreamEncoder):
 
 
 class MultiEncoderDecoderLayer(DecoderLayer):
-    """Decoder layer whose cross attention may also attend to contexts ("inside")."""
+    """Decoder layer that can also attend to previous sentences ("inside" integration)."""
 
     def __init__(self, cfg, no_encoder_attn=False):
         super().__init__(cfg, no_encoder_attn)
@@ -230,12 +237,18 @@ class MultiEncoderDecoderLayer(DecoderLayer):
         self.context_attn = build_attentions(cfg, self.embed_dim, cfg.decoder, sizes)
 
     def begin(self, source: Tensor, padding: Optional[Tensor], contexts: List[EncodedContext]):
-        """Return the state before the first token; see :meth:`init_state`."""
+        """Return the layer state before the first token, with projected source and contexts.
+
+        Args:
+            source: (B, S, C) encoder output.
+            padding: (B, S) True at padding; None without padding.
+            contexts: encoded previous sentences.
+        """
         attended = (attention.attended(x) for attention, x in zip(self.context_attn, contexts))
         return self.init_state(source, padding)._replace(memory=tuple(attended))
 
     def cross(self, x, state, **marks):
-        """Attend from (rows, T, C) target tokens to the source."""
+        """Attend from target tokens (rows, T, C) to the source, then to each context."""
         output = self.encoder_attn(x, state.source)
         for attention, context in zip(self.context_attn, state.memory):
             output = attention(output, x, context)
@@ -243,7 +256,9 @@ class MultiEncoderDecoderLayer(DecoderLayer):
 
 
 class MultiEncoderDecoder(StatefulDecoder):
-    """Transformer decoder that reads contexts, with an encoder of previous target sentences.
+    """Transformer decoder that reads previous source and target sentences.
+
+    It has an encoder of previous target sentences.
 
     Args:
         cfg, dictionary, embed_tokens: see fairseq's transformer.
@@ -262,7 +277,7 @@ class MultiEncoderDecoder(StatefulDecoder):
         self.context_attn = build_attentions(cfg, cfg.encoder.embed_dim, cfg.encoder, sizes)
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
-        """Compute the features of whole sequences (teacher forcing).
+        """Compute features with attention to previous sentences (teacher forcing).
 
         The extra outputs include the new document state, ``doc_state``.
         """
@@ -287,9 +302,9 @@ class MultiEncoderDecoder(StatefulDecoder):
         return stream.at_loss(targets.join(groups, x.size(1))), extra
 
     def init_layers(self, encoder_out):
-        """Return the layer states before the first token, a row for each sentence, and ``rest``.
+        """Return the initial state of each layer, with the encoded previous sentences, and None.
 
-        ``rest`` is a state that all layers share, or None.
+        States have one row per sentence. None means that the layers share no state.
         """
         contexts, stream = list(encoder_out["contexts"]), encoder_out["stream"]
         if self.context_encoder is not None:
@@ -300,7 +315,10 @@ class MultiEncoderDecoder(StatefulDecoder):
         return [layer.begin(source, padding, contexts) for layer in self.layers], None
 
     def _source(self, encoder_out: dict, contexts: List[EncodedContext]):
-        """Return source states (B, S, C), with contexts if integrated outside, and padding."""
+        """Return source states (B, S, C) and their padding mask, or None without padding.
+
+        With "outside" integration the states have attended to the previous sentences.
+        """
         source, padding, _ = batch_first_source(encoder_out)
         for attention, context in zip(self.context_attn, contexts):
             source = attention(source, source, attention.attended(context))
@@ -314,7 +332,7 @@ class MultiEncoderDecoder(StatefulDecoder):
 
 
 def _in_groups(contexts: List[EncodedContext], groups: RowGroups) -> List[List[EncodedContext]]:
-    """Cut the contexts of a batch into those of its groups."""
+    """Split the contexts of a batch by groups of rows; return a list of contexts for each group."""
     if groups.rows is None:
         return [contexts]
     return [[context.of_sentences(rows) for context in contexts] for rows in groups.rows]

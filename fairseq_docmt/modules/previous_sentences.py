@@ -1,4 +1,4 @@
-"""Previous sentences of each row of a stream, whose tokens are in the document state."""
+"""Access to the previous sentences of each batch row, whose tokens are in the document state."""
 
 from typing import List, NamedTuple
 
@@ -14,34 +14,41 @@ KEY = "context.tokens"
 
 
 def _names_of(key: str, count: int) -> List[str]:
-    """Return the names of the last ``count`` sentences in a document state, the farthest first.
+    """Return the keys of the last ``count`` sentences in a document state, the farthest first.
 
-    They are ``KEY.1`` for the last sentence, ``KEY.2`` for the one before it, and so on. Each is a
-    tensor of its own width: in a single tensor all would be padded to the longest ever read.
+    The key is ``KEY.1`` for the last sentence, ``KEY.2`` for the one before it, and so on. Each
+    sentence has a tensor of its own width: in a common tensor all would stay padded to the longest
+    sentence ever read.
     """
     return [f"{key}.{back}" for back in range(count, 0, -1)]
 
 
 def state_of(key: str, sentences: List[Tensor]) -> DocumentState:
-    """Return the document state of the last sentences (lanes, W, ...), the farthest first."""
+    """Return the document state for the last sentences, a list of (lanes, W, ...), farthest first.
+
+    A lane is one of the document sequences that are processed in parallel.
+    """
     return dict(zip(_names_of(key, len(sentences)), sentences))
 
 
 def with_previous(batch: Tensor, stream: Stream, count: int, key: str) -> List[Tensor]:
-    """Return the last ``count`` sentences before a batch, then the batch, a tensor for each step.
+    """Return a list of the last ``count`` sentences before a batch and the sentences of the batch.
+
+    The batch reads several lanes (document sequences) in parallel, one sentence of each at a time.
 
     Args:
         batch: (rows, W, ...) sentences of the batch.
-        stream: layout of the batch, and the document state before it.
-        count: number of sentences.
-        key: beginning of their names in the document state.
+        stream: documents of the batch rows, and the document state before the batch.
+        count: number of previous sentences.
+        key: prefix of their keys in the document state.
 
     Returns:
-        (lanes, W, ...) sentences, each of its own width, which is 0 without a document state.
+        A (lanes, W, ...) tensor for each sentence of the lanes, in order, each of its own width W;
+        the width of previous sentences is 0 without a document state.
 
     Raises:
-        UserError: the document state has another number of sentences, as in a checkpoint of an
-            earlier version, which does not store the option.
+        UserError: the document state has a different number of sentences, as in a checkpoint of an
+            earlier version, which does not store this number.
     """
     doc_state, steps = stream.doc_state, batch.unflatten(0, (-1, stream.lanes)).unbind()
     if doc_state is None:
@@ -66,13 +73,13 @@ def _swapped(tokens: Tensor, pad: int) -> Tensor:
 
 
 class PreviousSentences(NamedTuple):
-    """Sentences of a batch and of its document state, with the previous sentences of each row.
+    """Sentences of a batch and of the document state before it, and where to find previous ones.
 
     Attributes:
-        tokens: (M, W) padded sentences, those of the incoming document state first.
+        tokens: (M, W) all M sentences, padded, those of the document state before the batch first.
         place: (rows, n) index in ``tokens`` of the n previous sentences of each row, the farthest
             first.
-        known: (rows, n) True if they belong to the row's document.
+        known: (rows, n) True where such a previous sentence exists in the row's document.
         doc_state: document state after the batch.
     """
 
@@ -92,10 +99,10 @@ class PreviousSentences(NamedTuple):
             stream: documents of the rows, and the document state before them.
             count: number n of previous sentences.
             pad: padding index.
-            key: name of the tokens in the document state.
+            key: prefix of the keys of these tokens in the document state.
 
         Raises:
-            UserError: the document state has another number of sentences.
+            UserError: the document state has a different number of previous sentences.
         """
         # Convert to right padding.
         src_tokens = src_tokens.gather(1, src_tokens.eq(pad).int().argsort(dim=1, stable=True))

@@ -16,10 +16,10 @@ from fairseq_docmt.modules.stream_encoder import StreamEncoder
 
 
 class ReadSentence(NamedTuple):
-    """States of a sentence, the input of a memory update.
+    """Token states of a sentence in each of B rows, the input of a memory update.
 
     Attributes:
-        states: (B, T, C).
+        states: (B, T, C) states.
         present: (B, T) True at tokens; False throughout for rows without a sentence.
     """
 
@@ -30,11 +30,11 @@ class ReadSentence(NamedTuple):
 class MemoryState(NamedTuple):
     """State of a memory between sentences.
 
-    The memory excludes the latest sentences, to which gradients flow: their updates are computed
+    The memory excludes the latest sentences, into which gradients flow: their updates are computed
     together with the next sentence, in the same autograd graph.
 
     Attributes:
-        memory: (B, m, C) memory before these sentences.
+        memory: (B, m, C) m memory vectors of each row, before these sentences.
         sentences: latest sentences, oldest first, not yet in the memory.
     """
 
@@ -53,7 +53,7 @@ class MemoryState(NamedTuple):
     def of_doc_state(
         cls, doc_state: Optional[DocumentState], prefix: str
     ) -> Optional["MemoryState"]:
-        """Convert from a document state, see :meth:`as_doc_state`; None stays None."""
+        """Restore the memory state saved by :meth:`as_doc_state`; None without a document state."""
         if doc_state is None:
             return None
         sentences = []
@@ -78,8 +78,8 @@ class SentenceMemory(nn.Module):
         heads: number of attention heads.
         ffn_dim: inner size of the feed-forward network of the update.
         size: number of memory vectors.
-        gradient_sentences: number of previous sentences that the gradient of a sentence reaches; 0:
-            all of a batch.
+        gradient_sentences: number of previous sentences that the gradient of a sentence reaches; 0
+            for all previous sentences of the batch.
         dropout, attention_dropout: dropout probabilities of the layer.
         activation: name of the activation function of the feed-forward network.
         normalize_before: whether the layer is pre-norm.
@@ -119,11 +119,11 @@ class SentenceMemory(nn.Module):
     # ---- the memory ----------------------------------------------------------------------------
 
     def first(self, num_rows: int) -> Tensor:
-        """Return the (rows, m, C) memory at the start of documents."""
+        """Return the initial memory, m learned vectors, as (rows, m, C)."""
         return self.initial_norm(self.initial).expand(num_rows, -1, -1)
 
     def update(self, memory: Tensor, sentence: ReadSentence) -> Tensor:
-        """Update a memory by a sentence (equations 2 to 4).
+        """Update a memory with a sentence (equations 2 to 4).
 
         As in the authors' code, dropout also applies to the residual input.
 
@@ -147,11 +147,11 @@ class SentenceMemory(nn.Module):
     def begin_sentence(
         self, before: Optional[MemoryState], starts: Tensor
     ) -> Tuple[Tensor, MemoryState]:
-        """Compute the memory read by the next sentence.
+        """Compute the memory that the next sentence reads.
 
         Args:
-            before: incoming state, or None.
-            starts: (B,) True for rows that start a document, which ignore the incoming state.
+            before: state before the sentence, or None.
+            starts: (B,) True for rows that start a document, which ignore ``before``.
 
         Returns:
             (B, m, C) memory, and the state to which the next sentence is to be appended.
@@ -185,20 +185,22 @@ class SentenceMemory(nn.Module):
         begun: Optional[Tuple[Tensor, MemoryState]] = None,
         columns: Callable[[int], slice] = lambda number: slice(None),
     ) -> Tuple[Tensor, MemoryState]:
-        """Read and update the memory over K consecutive sentences of B lanes.
+        """Read and update the memory over K consecutive sentences of each of B lanes.
+
+        A lane is a sequence of documents; lanes are processed in parallel.
 
         Args:
             states: (K * B, T, C) states; the first sentences of all lanes come first.
             present: (K * B, T) True at tokens.
             starts: (K * B,) True for rows that start a document.
             lanes: number of lanes B.
-            before: incoming state of the B lanes, or None.
+            before: state of the B lanes before these sentences, or None.
             begun: precomputed result of :meth:`begin_sentence` for the first sentences, if
                 available.
-            columns: function from k to the columns of T that the k-th sentences use.
+            columns: function from k to a slice of the T columns that the k-th sentences occupy.
 
         Returns:
-            (K * B, m, C) memory read by each sentence, and the state after the last.
+            (K * B, m, C) memory read by each sentence, and the state after the last sentences.
         """
         memories, state = [], before
         steps = zip(*(x.unflatten(0, (-1, lanes)) for x in (states, present, starts)))
@@ -222,7 +224,7 @@ class SentenceMemory(nn.Module):
         return self.output_attention.project_source(memory)
 
     def forward(self, x: Tensor, source: AttendedSource) -> Tensor:
-        """Add the memory to states (equation 5).
+        """Attend from states to the memory and add the result (equation 5).
 
         Args:
             x: (B * N, T, C) states; N consecutive rows share a memory.
@@ -238,7 +240,7 @@ class SentenceMemory(nn.Module):
 
 
 def build_memories(cfg, side: str) -> nn.ModuleDict:
-    """Create the memories of ``encoder`` or ``decoder``, by layer number."""
+    """Create the memories of the ``encoder`` or ``decoder``, a dict keyed by layer number."""
     of_side = getattr(cfg, side)
     return nn.ModuleDict(
         {
@@ -259,14 +261,14 @@ def build_memories(cfg, side: str) -> nn.ModuleDict:
 
 
 class MemoryReader:
-    """Reads and updates the memories of one side over the consecutive sentences of a batch.
+    """Reader that reads and updates the memories of all layers over the sentences of a batch.
 
     The document state after the batch is collected in ``doc_state``.
 
     Args:
-        side: ``encoder`` or ``decoder``, a prefix of names in the document state.
-        memories: memories of this side, by layer number.
-        stream: layout of the batch.
+        side: ``encoder`` or ``decoder``, the prefix of names in the document state.
+        memories: memories of the encoder or decoder, by layer number.
+        stream: documents of the batch rows, and the document state before the batch.
         present: (rows, T) True at tokens, False at padding.
         begun: precomputed results of :meth:`SentenceMemory.begin_sentence`, by layer number.
     """
@@ -285,9 +287,10 @@ class MemoryReader:
         self.doc_state: DocumentState = {}
 
     def sublayer(self, layer: int):
-        """Return the memory sublayer of a layer, or None.
+        """Return the memory sublayer of a layer, or None if the layer has no memory.
 
-        It is a function of the (rows, T, C) states of each group.
+        The sublayer maps a list of (rows, T, C) states, one tensor for each group of rows of
+        similar length, to new states.
         """
         if str(layer) not in self.memories:
             return None
@@ -311,12 +314,13 @@ class MemoryEncoderLayer(Sublayers, TransformerEncoderLayerBase):
     """Encoder layer with an optional memory between attention and feed-forward network."""
 
     def forward(self, x, encoder_padding_mask, attn_mask=None, memory=None, groups=None):
-        """Apply the layer to (T, B, C) tokens.
+        """Apply the layer to (T, B, C) states and return (T, B, C).
 
         Args:
             x, encoder_padding_mask, attn_mask: see fairseq's encoder layer.
-            memory: function of the (rows, S, C) states of each group, or None.
-            groups: rows of similar length; None for all rows together.
+            memory: memory sublayer, a function of a list of (rows, S, C) states, one for each
+                group; None for a layer without memory.
+            groups: division of the batch into groups of rows of similar length; None for one group.
         """
         groups, length = groups or RowGroups(None), len(x)
         parts = groups.split(x.transpose(0, 1))
@@ -345,7 +349,7 @@ def _length_first(function, x, *more):
 
 
 class MemoryTransformerEncoder(StreamEncoder):
-    """Transformer encoder with memories in some layers.
+    """Transformer encoder with recurrent memories in some layers (Feng et al. 2022).
 
     Args:
         cfg, dictionary, embed_tokens: see fairseq's transformer.
@@ -357,13 +361,14 @@ class MemoryTransformerEncoder(StreamEncoder):
         self.memories = build_memories(cfg, "encoder")
 
     def build_encoder_layer(self, cfg):
-        """Build a layer of the encoder."""
+        """Build an encoder layer that accepts a memory sublayer."""
         return wrapped(MemoryEncoderLayer(cfg), cfg)
 
     def encode(self, src_tokens, stream):
-        """Encode sentences in groups of similar length.
+        """Encode sentences, with memories; rows are computed in groups of similar length.
 
-        All groups go through a layer before the next layer, as its memory needs all sentences.
+        Each layer computes all groups before the next layer, because its memory needs all
+        sentences.
         """
         reader = MemoryReader("encoder", self.memories, stream, src_tokens.ne(self.padding_idx))
         sublayers = [reader.sublayer(layer) for layer in range(len(self.layers))]
@@ -388,7 +393,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
         self.memories = build_memories(cfg, "decoder")
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
-        """Compute the features of whole sequences (teacher forcing).
+        """Compute features and update the memories over whole sentences (teacher forcing).
 
         The extra outputs include the new document state, ``doc_state``.
         """
@@ -411,9 +416,9 @@ class MemoryTransformerDecoder(StatefulDecoder):
         return stream.at_loss(x), extra
 
     def init_layers(self, encoder_out):
-        """Return the layer states before the first token, a row for each sentence, and ``rest``.
+        """Return the initial state of each layer, with the memory that it reads, and None.
 
-        ``rest`` is a state that all layers share, or None.
+        States have one row per sentence. None means that the layers share no state.
         """
         layers, _ = super().init_layers(encoder_out)
         stream = encoder_out["stream"]
@@ -427,7 +432,11 @@ class MemoryTransformerDecoder(StatefulDecoder):
         return layers, None
 
     def read(self, x, tokens, state):
-        """Read (rows, T) tokens after a state; return features, new layer states and ``rest``."""
+        """Run the decoder over new tokens (rows, T), with attention to the memories.
+
+        Returns:
+            (rows, T, C) features, new layer states, and None, as the layers share no state.
+        """
 
         def sublayer(number):
             if not state.layers[number].memory:

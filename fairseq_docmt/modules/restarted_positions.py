@@ -1,4 +1,4 @@
-"""Positional embeddings that begin anew in each sentence."""
+"""Positional embeddings that restart in each sentence."""
 
 from functools import partial
 
@@ -9,14 +9,14 @@ from fairseq_docmt.modules.decoder import look_up, sentence_positions
 
 
 def restart_positions(model: nn.Module, src_separator: int, tgt_separator: int) -> None:
-    """Let the encoder and decoder of a transformer count positions anew in each sentence.
+    """Make the encoder and decoder of a transformer restart position counting in each sentence.
 
-    Lupo et al. (2022), "Focused Concatenation for Context-Aware Neural Machine Translation",
-    separate the positions of sentences too, but by shifting them.
+    Lupo et al. (2022), "Focused Concatenation for Context-Aware Neural Machine Translation", also
+    separate the positions of sentences, but by shifting them.
 
     Args:
         model: transformer with positional embeddings, of fairseq or of this package.
-        src_separator, tgt_separator: index of ``<sep>``.
+        src_separator, tgt_separator: index of ``<sep>`` in the source and target dictionaries.
     """
     for part, separator, ends in (
         (model.encoder, src_separator, True),
@@ -27,7 +27,14 @@ def restart_positions(model: nn.Module, src_separator: int, tgt_separator: int) 
 
 
 def _of_sentences(separator: int, ends: bool, module: nn.Module, inputs: tuple, _) -> Tensor:
-    """Forward hook: return the embeddings of positions that are counted in each sentence."""
+    """Return embeddings of positions counted within sentences: a forward hook of ``module``.
+
+    Args:
+        separator: index of ``<sep>``.
+        ends: whether ``<sep>`` ends a sentence; otherwise it begins a sentence.
+        module: positional embedding of fairseq.
+        inputs: arguments of the module, of which the first is the tokens.
+    """
     tokens = inputs[0]
     positions = make_positions(tokens, module.padding_idx) - module.padding_idx
     return look_up(module, sentence_positions(positions, tokens.eq(separator), ends))

@@ -1,4 +1,4 @@
-"""States of a search: decoder state as one value, and rows of beams.
+"""Decoder states during beam search, and new orders of the batch rows.
 
 The beams of a sentence share all values that depend on the sentence alone.  Beam search reorders
 the state of a decoder as a whole.
@@ -17,10 +17,12 @@ class BeamRows(NamedTuple):
     """New order of batch rows, split into sentences and the beams of each sentence.
 
     Attributes:
-        sentences: (bsz,) former index of each remaining sentence, None if all stay in order.
+        sentences: (bsz,) former index of each remaining sentence; None if all sentences stay in
+            place.
         beams: number of beams of each sentence.
-        local: (bsz, beams) former beam index within the sentence; None when beam search starts.
-        order: (rows,) former row of each row, for values that beams do not share.
+        local: (bsz, beams) former index of each beam within its sentence; None when beam search
+            starts.
+        order: (rows,) former index of each row, for values that beams do not share.
     """
 
     sentences: Optional[Tensor]
@@ -58,20 +60,21 @@ def split_order(order: Tensor, bsz: int, beams: int) -> BeamRows:
 
 
 def stored_state(incremental_state: Dict) -> Optional[Any]:
-    """Return the state in fairseq's dictionary, None before the first token."""
+    """Return the decoder state stored in fairseq's dictionary; None before the first token."""
     return incremental_state[_KEY][_VALUE] if _KEY in incremental_state else None
 
 
 def store_state(incremental_state: Dict, state: Any) -> None:
-    """Put a state into fairseq's dictionary."""
+    """Store the decoder state in fairseq's dictionary of incremental states."""
     incremental_state[_KEY] = {_VALUE: state}
 
 
 class KeepsState:
-    """Mixin for incremental decoders with ``embed_tokens`` whose state is one value.
+    """Mixin for incremental decoders that keep their whole state as a single object.
 
-    A state has ``bsz``, the number of sentences, and ``reorder(order)``, which reorders, repeats or
-    drops rows by a (rows,) index of former rows.
+    The object has ``bsz``, the number of sentences, and a method ``reorder(order)``, which
+    reorders, repeats or drops rows; ``order`` (rows,) has the former index of each new row. The
+    decoder must have ``embed_tokens``.
     """
 
     def init_state(self, encoder_out: dict) -> Any:
@@ -79,19 +82,19 @@ class KeepsState:
         raise NotImplementedError
 
     def current_state(self, incremental_state: Dict, encoder_out: dict, num_rows: int) -> Any:
-        """Return the stored state; before the first token, the initial one for all rows."""
+        """Return the stored state, or before the first token the initial state of all rows."""
         state = stored_state(incremental_state)
         return self.repeated(self.init_state(encoder_out), num_rows) if state is None else state
 
     def repeated(self, state: Any, num_rows: int) -> Any:
-        """Repeat the rows of a state, one for each sentence, for the beams of the sentence."""
+        """Repeat the one row of each sentence for its beams, giving ``num_rows`` rows in all."""
         if num_rows == state.bsz:
             return state
         sentences = torch.arange(state.bsz, device=self.embed_tokens.weight.device)
         return state.reorder(sentences.repeat_interleave(num_rows // state.bsz))
 
     def reorder_incremental_state(self, incremental_state: Dict, new_order: Tensor) -> None:
-        """Reorder the rows of the state after each step of beam search."""
+        """Reorder the rows of the stored state after a step of beam search, as fairseq requires."""
         state = stored_state(incremental_state)
         if state is not None:
             store_state(incremental_state, state.reorder(new_order))
@@ -101,11 +104,16 @@ class SharedSource:
     """Mixin for encoders whose output has one row for each sentence, shared by its beams.
 
     Subclasses define ``_select(encoder_out, sentences, beams)``, which returns the output for a
-    selection of sentences. The output has the number of beams as ``beams``.
+    selection of sentences. The entry ``beams`` of the output is the number of beams per sentence.
     """
 
     def reorder_encoder_out(self, encoder_out, new_order):
-        """Reorder the rows; the beams of a sentence still share its output."""
+        """Select the sentences that remain in a search; the output still has one row per sentence.
+
+        Args:
+            encoder_out: encoder output.
+            new_order: (rows,) former index of each decoder row.
+        """
         bsz = encoder_out["encoder_padding_mask"][0].size(0)
         rows = split_order(new_order, bsz, encoder_out["beams"])
         if rows.sentences is None:

@@ -1,11 +1,13 @@
-"""Attention that knows which tokens are in the same sentence, with its encoder and decoder.
+"""Encoder, decoder and attention mixins that know which tokens are in the same sentence.
 
-The mixins of attention are combined with a class that defines two methods:
+An attention mixin is combined with a class that defines two methods:
 
 * ``project(x)`` projects inputs (B, T, C) to queries, keys and values, each (B, H, T, d);
-* ``attend(q, k, v, seen, same_sentence)`` computes the (B, T, C) output from them. ``seen`` and
-  ``same_sentence`` are (B, T, S): where attention is allowed, and where query and key are in the
-  same sentence.
+* ``attend(q, k, v, seen, same_sentence)`` computes the (B, T, C) output from them. ``seen`` is
+  True where attention is allowed, ``same_sentence`` where query and key are in the same sentence;
+  both are (B, T, S).
+
+Shapes: B rows, H heads, T queries, S keys, model dimension C, head dimension d.
 """
 
 from typing import NamedTuple, Optional, Tuple
@@ -20,10 +22,10 @@ from fairseq_docmt.modules.search_state import BeamRows
 
 
 class EncoderSentenceAttention:
-    """Self-attention of source tokens: fairseq's interface with ``sentences`` added."""
+    """Mixin for self-attention of source tokens: fairseq's interface plus sentence numbers."""
 
     def forward(self, query, key, value, sentences, key_padding_mask=None, attn_mask=None, **_):
-        """Attend from every source token.
+        """Attend from every source token, given the sentence number of each token.
 
         Args:
             query: (S, B, C) input; ``key`` and ``value`` are ignored, as they are the same.
@@ -49,7 +51,7 @@ class EncoderSentenceAttention:
 
 
 class CausalSentenceAttention:
-    """Causal self-attention of target tokens."""
+    """Mixin for causal self-attention of target tokens, given their sentence numbers."""
 
     def forward(
         self,
@@ -65,12 +67,12 @@ class CausalSentenceAttention:
         Args:
             x: (rows, T, C) input, right-padded.
             padding: (rows, T) True at padding; None without padding.
-            before: earlier tokens, or None.
-            need_state: whether to return the tokens that later ones attend to.
+            before: cache of earlier tokens, or None.
+            need_state: whether to return the cache to which later tokens will attend.
             sentences: (rows, T) sentence number of the token predicted at each position.
 
         Returns:
-            (rows, T, C) output, and all tokens so far, or None.
+            (rows, T, C) output, and the cache of all tokens so far; None without ``need_state``.
         """
         q, k, v = self.project(x)
         tokens = RecentTokens.of(k, v, padding, sentences)
@@ -91,18 +93,18 @@ class SentenceNumber(NamedTuple):
     number: Tensor
 
     def reorder(self, rows: BeamRows) -> "SentenceNumber":
-        """Return the values with the rows in the new order ``rows``."""
+        """Return the sentence numbers with the batch rows in the new order ``rows``."""
         return SentenceNumber(self.number.index_select(0, rows.order))
 
 
 def source_sentences(separators: Tensor) -> Tensor:
-    """Count the sentences before each token of a source.
+    """Return the number of the sentence of each source token.
 
     Args:
         separators: (B, S) True at ``<sep>``, which belongs to the sentence that it ends.
 
     Returns:
-        (B, S) sentence number of each token, from 0.
+        (B, S) sentence numbers, from 0.
     """
     ends = separators.long()
     return ends.cumsum(dim=1) - ends
@@ -112,7 +114,10 @@ class SentenceEncoder(SharedSourceEncoder):
     """Transformer encoder that passes sentence numbers to its attention layers."""
 
     def forward(self, src_tokens, *args, **kwargs):
-        """Add the separator mask ``separators`` [(B, S)] and ``beams`` to fairseq's output."""
+        """Encode the source, passing the sentence number of each token to the attention modules.
+
+        Like the base class, extend fairseq's output by ``separators`` [(B, S)] and ``beams``.
+        """
         sentences = source_sentences(src_tokens.eq(self.separator))
         with pass_layer_kwargs([layer.self_attn for layer in self.layers], sentences=sentences):
             return super().forward(src_tokens, *args, **kwargs)
@@ -122,7 +127,7 @@ class SentenceDecoder(StatefulDecoder):
     """Transformer decoder that passes sentence numbers to layers."""
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
-        """Compute the features of whole sequences (teacher forcing)."""
+        """Compute features with sentence-aware attention over whole sequences (teacher forcing)."""
         source, padding, separators = batch_first_source(encoder_out)
         marks, _ = self.marks(tokens, _first_sentences(source))
         (x,), _, weights = self.run_layers(
@@ -135,15 +140,15 @@ class SentenceDecoder(StatefulDecoder):
         return x, {"attn": weights or [None]}
 
     def init_layers(self, encoder_out):
-        """Return the layer states before the first token, a row for each sentence, and ``rest``.
+        """Return the initial state of each layer, and sentence number 0 for each row.
 
-        ``rest`` is a state that all layers share, or None.
+        The sentence numbers are the state that all layers share.
         """
         layers, _ = super().init_layers(encoder_out)
         return layers, _first_sentences(batch_first_source(encoder_out)[0])
 
     def marks(self, tokens, rest):
-        """Return the sentence number of each token, and of the last token as ``rest``."""
+        """Return the sentence number of each token, and of the last token as new shared state."""
         sentences = rest.number.unsqueeze(1) + tokens.eq(self.separator).cumsum(dim=1)
         return {"sentences": sentences}, SentenceNumber(sentences[:, -1])
 

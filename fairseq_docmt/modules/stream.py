@@ -1,14 +1,15 @@
-"""Consecutive sentences of several documents side by side: layout, document state, groups of rows.
+"""Batches of consecutive sentences from several documents: layout, document state, groups of rows.
 
 A document state has the values passed from one sentence of a document to the next: a dict of
 tensors by name.  The first dimension of each tensor is the document, so states can be reordered,
 moved and joined without reference to the architecture.
 
-Rows of similar length are computed together, which leaves little padding.  With groups, a decoder
-returns features of the N positions with loss only, (1, N, C), and the extra output ``positions``:
-(N,) their indices in the flattened targets.  The backward pass of indexing would fill a tensor of
-the size of its input with zeros, for every group.  Here gathering and scattering rows are each the
-backward pass of the other, and fill at most one tensor for all groups.
+Rows of similar length are computed together, which leaves little padding.  With such groups, a
+decoder returns (1, N, C) features of only the N positions that contribute to the loss, and the
+extra output ``positions``: (N,) their indices in the flattened targets.  The backward pass of
+ordinary indexing would fill a tensor of the size of its input with zeros, for every group.  Here
+gathering and scattering rows are each the backward pass of the other, and fill at most one tensor
+for all groups.
 """
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -35,12 +36,15 @@ def of_equal_width(values: List[Tensor]) -> List[Tensor]:
 
 
 class Stream(NamedTuple):
-    """Layout of a batch of consecutive sentences; each lane is a sequence of documents.
+    """Layout of a batch of consecutive sentences, read from several lanes in parallel.
+
+    A lane is a sequence of documents. The first rows of a batch are the next sentence of each lane,
+    then come the sentences after these, and so on.
 
     Attributes:
         starts: (rows,) True for rows that start a document.
-        lanes: number of lanes; row r follows row r - lanes.
-        doc_state: incoming document state of each lane, or None.
+        lanes: number of lanes; the sentence of row r follows that of row ``r - lanes``.
+        doc_state: document state of each lane before the batch, or None.
         row_groups: rows by length, :class:`~fairseq_docmt.data.batch.RowGroupings`; None for all
             rows together.
     """
@@ -61,15 +65,18 @@ class Stream(NamedTuple):
     def previous(self, filled: Tensor, count: int) -> Tuple[Tensor, Tensor, Tensor]:
         """Find the previous ``count`` sentences of each row, the farthest first.
 
+        Indices refer to a list of all sentences: ``count`` sentences of each lane from the document
+        state (the farthest of all lanes first), then the rows of the batch.
+
         Args:
-            filled: (lanes,) number of sentences in the incoming document state, at most ``count``.
-            count: number of sentences.
+            filled: (lanes,) number of sentences in the document state before the batch, at most
+                ``count``.
+            count: number of previous sentences.
 
         Returns:
-            (rows, count) index of each sentence among ``count * lanes`` incoming sentences, the
-            farthest of all lanes first, followed by the rows of the batch; (rows, count) True if it
-            belongs to the document of the row; and (lanes, count) the same after the batch, for the
-            last ``count`` of all these sentences.
+            (rows, count) indices of the previous sentences; (rows, count) True where a previous
+            sentence belongs to the document of the row; and (lanes, count) the same mask for a
+            sentence that would follow the batch.
         """
         lanes, chunk = self.lanes, len(self.starts) // self.lanes
         back, known = torch.arange(count, 0, -1, device=filled.device), []
@@ -83,36 +90,46 @@ class Stream(NamedTuple):
         return place.flatten(0, 1), torch.cat(known), back <= filled.unsqueeze(1)
 
     def of_rows(self, rows: Tensor) -> "Stream":
-        """Select rows by index, without groups; each row must be a lane of its own."""
+        """Select rows by index, dropping the groups; every row of this batch must be its own lane.
+
+        A lane is a sequence of documents.
+        """
         doc_state = None if self.doc_state is None else select_documents(self.doc_state, rows)
         return Stream(self.starts.index_select(0, rows), len(rows), doc_state)
 
     def for_rows(self, num_rows: int) -> "Stream":
-        """Repeat each lane for its beams, when decoding without incremental state."""
+        """Repeat each row for its beams, for decoding without incremental state."""
         if num_rows == len(self.starts):
             return self
         sentences = torch.arange(len(self.starts), device=self.starts.device)
         return self.of_rows(sentences.repeat_interleave(num_rows // len(sentences)))
 
     def ungrouped(self) -> "Stream":
-        """Return the stream with all rows together."""
+        """Return the stream without groups: all rows are computed together."""
         return self._replace(row_groups=None)
 
     def groups(self, name: str) -> "RowGroups":
-        """Return groups of rows: of the ``source``, the ``target``, or the ``attended`` source.
+        """Return the groups of rows by length of ``source`` or ``target``, or ``attended``.
 
-        ``attended`` are the source rows in the groups of their targets.
+        ``attended`` means source rows in the groups of their targets, for cross attention.
         """
         return RowGroups(None if self.row_groups is None else self.row_groups[name])
 
     def at_loss(self, x: Tensor) -> Tensor:
-        """Return the N positions with loss of (rows, T, C), as (1, N, C); without groups ``x``."""
+        """Select the N positions of ``x``, (rows, T, C), that contribute to the loss: (1, N, C).
+
+        Without groups of rows, ``x`` is returned unchanged.
+        """
         if self.row_groups is None:
             return x
         return x.flatten(0, 1).index_select(0, self.row_groups["tokens"]).unsqueeze(0)
 
     def positions(self) -> dict:
-        """Return a dict with the extra output ``positions`` of a decoder, empty without groups."""
+        """Return a dict with the indices of the positions that contribute to the loss.
+
+        The key ``positions`` is an extra output of a decoder that computes rows in groups; without
+        groups the dict is empty.
+        """
         return {} if self.row_groups is None else {"positions": self.row_groups["tokens"]}
 
 
@@ -134,7 +151,7 @@ class RowGroups:
         return None if self._grouping is None else self._grouping["rows"]
 
     def split(self, x: Optional[Tensor]) -> List[Optional[Tensor]]:
-        """Cut (rows, T, ...) into groups of (rows of the group, its length, ...)."""
+        """Cut (rows, T, ...) into groups of (rows of the group, length of its longest row, ...)."""
         if self._grouping is None:
             return [x]
         lengths = self._grouping["lengths"]
@@ -143,15 +160,15 @@ class RowGroups:
         return list(_Gathered.apply(x, list(zip(self.rows, map(self._columns, lengths)))))
 
     def select(self, x: Tensor) -> List[Tensor]:
-        """Cut values of rows, (rows, ...), into groups."""
+        """Split values that have no length dimension, (rows, ...), into groups."""
         if self._grouping is None:
             return [x]
         return list(_Gathered.apply(x, [(rows, None) for rows in self.rows]))
 
     def join(self, parts: List[Tensor], length: int) -> Tensor:
-        """Put groups of (rows of the group, its length, C) together as (rows, ``length``, C).
+        """Merge the groups, (rows of the group, its length, C) each, into (rows, ``length``, C).
 
-        Padding that the groups leave out becomes zero.
+        Padding that the groups left out becomes zero.
         """
         if self._grouping is None:
             return parts[0]
@@ -160,18 +177,22 @@ class RowGroups:
         return _Scattered.apply(list(zip(self.rows, columns)), shape, *parts)
 
     def columns_of_step(self, number: int) -> slice:
-        """Return the columns that the rows of a step of a stream use, all without groups."""
+        """Return the slice of columns that the ``number``-th sentences of all lanes occupy.
+
+        Without groups of rows this is all columns.
+        """
         if self._grouping is None:
             return slice(None)
         return self._columns(self._grouping["steps"][number])
 
     def apply(self, function: Callable[[Tensor, Any], Tensor], x: Tensor, sentences: Any) -> Tensor:
-        """Compute a function of each group and put the results together.
+        """Apply a function to each group of rows and merge the results.
 
         Args:
-            function: function from a group of ``x`` and the sentences of its rows.
+            function: function of a group of ``x`` and the selected ``sentences`` of its rows.
             x: (rows, T, C) values.
-            sentences: values of the rows, with ``of_sentences(rows)``.
+            sentences: further input for each row, an object with a method ``of_sentences(rows)``
+                that selects rows.
         """
         if self.rows is None:
             return function(x, sentences)
@@ -187,7 +208,7 @@ Group = Tuple[Tensor, Optional[slice]]
 
 
 class _Gathered(torch.autograd.Function):
-    """The values (rows of the group, its columns, ...) of each group, cut from (B, T, ...)."""
+    """Differentiable function that cuts (B, T, ...) into (rows, columns, ...) of each group."""
 
     @staticmethod
     def forward(ctx, x, groups):
@@ -201,7 +222,7 @@ class _Gathered(torch.autograd.Function):
 
 
 class _Scattered(torch.autograd.Function):
-    """Tensor with the values of groups in their places, zeros elsewhere."""
+    """Differentiable function that puts groups of values in their places in a tensor of zeros."""
 
     @staticmethod
     def forward(ctx, groups, shape, *parts):

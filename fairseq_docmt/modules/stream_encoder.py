@@ -1,4 +1,4 @@
-"""Transformer encoder of consecutive sentences of several documents."""
+"""Transformer encoder for batches of consecutive sentences from several documents."""
 
 from typing import Optional
 
@@ -9,11 +9,12 @@ from fairseq_docmt.modules.stream import DocumentState, Stream
 
 
 class StreamEncoder(SharedSourceEncoder):
-    """Transformer encoder with ``stream`` and ``doc_state`` in its output.
+    """Transformer encoder of consecutive sentences, whose output includes the document state.
 
-    Subclasses may define :meth:`with_context`, for context that comes after the last layer.  An
-    encoder whose layers read context defines :meth:`encode`
-    (:class:`~fairseq_docmt.modules.recurrent_memory.MemoryTransformerEncoder`).
+    Its output also has ``stream``, the documents of the batch rows, and ``doc_state``, the document
+    state of the encoder. Subclasses that add context after the last layer define
+    :meth:`with_context`. Subclasses whose layers read context define :meth:`encode`, as
+    :class:`~fairseq_docmt.modules.recurrent_memory.MemoryTransformerEncoder` does.
 
     Args:
         cfg, dictionary, embed_tokens: see fairseq's encoder; with ``cfg.no_context`` every sentence
@@ -68,9 +69,9 @@ class StreamEncoder(SharedSourceEncoder):
         return self._shared({**outputs[0], **output}, src_tokens)
 
     def with_context(self, output: dict, src_tokens: Tensor, stream: Stream) -> dict:
-        """Return the output with context of previous sentences and the new document state.
+        """Add context from previous sentences and the new document state to the encoder output.
 
-        By default the encoder reads no context and has no document state.
+        By default the output is returned unchanged, as the encoder reads no context.
         """
         return output
 

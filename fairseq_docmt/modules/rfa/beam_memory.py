@@ -25,16 +25,16 @@ class BeamMemory(NamedTuple):
     """State of one layer for H heads, B sentences, N beams, F features, value size D.
 
     Attributes:
-        sums: (H, B, M, F, D) M summaries shared by the beams of a sentence, in at least single
-            precision.
-        norms: (H, B, M, F) sums of key features, likewise.
+        sums: (H, B, M, F, D) M summaries shared by the beams of a sentence: sums of products of
+            key features and values, in at least single precision.
+        norms: (H, B, M, F) sums of key features, in at least single precision.
         shares: (1 or H, B, N, M) weight of each summary for each beam; in at least single precision
             with a gate.
         rounded: (H, B, M * F, D) ``sums`` in the precision of the model, used for reading.
-        rounded_norms: (H, B, M * F) ``norms``, likewise.
-        keys: (H, B, E, F) buffer for the key features of recent tokens of all beams, written in
-            place.
-        values: (H, B, E, D) buffer for their values.
+        rounded_norms: (H, B, M * F) ``norms`` in the precision of the model, used for reading.
+        keys: (H, B, E, F) buffer for the key features of up to E recent tokens of all beams,
+            written in place.
+        values: (H, B, E, D) buffer for the values of these tokens.
         weights: (1 or H, B, N, E) weight of each recent token for each beam.
         used: number of used columns of the buffers.
     """
@@ -51,10 +51,11 @@ class BeamMemory(NamedTuple):
 
     @classmethod
     def of(cls, summary: Summary, weight_heads: int, dtype: torch.dtype) -> "BeamMemory":
-        """Create the state of one row per sentence from a summary of the tokens read so far.
+        """Create a state with one row per sentence from a summary of the tokens read so far.
 
         Args:
-            summary: sums (H, B, F, D) and norms (H, B, F) of these tokens.
+            summary: sums (H, B, F, D) and norms (H, B, F) of these tokens, for H heads, B
+                sentences, F features and value size D.
             weight_heads: H if each head has its own gate, 1 if all heads share one, 0 without a
                 gate.
             dtype: precision of the model.
@@ -73,9 +74,10 @@ class BeamMemory(NamedTuple):
         """Create an empty state.
 
         Args:
-            like: (H, B, N, F) key features.
+            like: (H, B, N, F) key features, which give the number of heads, sentences and beams.
             values: size of the values.
-            weight_heads: see :meth:`of`.
+            weight_heads: number of gates: H for one per head, 1 for a shared gate, 0 without a
+                gate.
         """
         heads, bsz, beams, features = like.shape
         exact = like.new_empty(0, dtype=at_least_single(like.dtype))
@@ -94,7 +96,12 @@ class BeamMemory(NamedTuple):
         return self.shares.size(2)
 
     def write(self, phi_k: Tensor, v: Tensor) -> "BeamMemory":
-        """Add one token per row, with key features (H, B, N, F) and values (H, B, N, D)."""
+        """Add one token per beam to the memory.
+
+        Args:
+            phi_k: (H, B, N, F) key features.
+            v: (H, B, N, D) values.
+        """
         memory = self
         if self.keys is None:
             memory = self._with_room(phi_k, v)
@@ -116,10 +123,10 @@ class BeamMemory(NamedTuple):
         )
 
     def read(self, phi_q: Tensor, floor: float) -> Tensor:
-        """Attend from one query per row.
+        """Attend from one query per beam to the beam's history.
 
         Args:
-            phi_q: (H, B, N, F) query features.
+            phi_q: (H, B, N, F) query features of H heads, B sentences and N beams.
             floor: minimum denominator.
 
         Returns:
@@ -156,13 +163,13 @@ class BeamMemory(NamedTuple):
         )
 
     def decay(self, gate: Tensor) -> "BeamMemory":
-        """Multiply the history of each row by its gate, (H, B, N) or (1, B, N)."""
+        """Multiply the history of each beam by its gate: (H, B, N), or (1, B, N) if shared."""
         gate = gate.unsqueeze(-1)
         weights = None if self.weights is None else self.weights * gate
         return self._replace(shares=self.shares * gate, weights=weights)
 
     def merged(self) -> "BeamMemory":
-        """Return a memory in which summaries and recent tokens are one summary for each beam."""
+        """Return an equivalent memory with a single summary for each beam and no recent tokens."""
         sums, norms = self._summaries_of_beams()
         if self.used > 0:
             keys, values, weights = self._tokens_of_beams()
@@ -176,7 +183,11 @@ class BeamMemory(NamedTuple):
         return self._of_summaries(sums, norms, ones, self.rounded.dtype)
 
     def _summaries_of_beams(self) -> Tuple[Tensor, Tensor]:
-        """Copy sums (H, B, N, F, D) and norms (H, B, N, F) of each beam; zeros if it has none."""
+        """Copy the summary of each beam, zeros if it has none.
+
+        Returns:
+            Sums (H, B, N, F, D) and norms (H, B, N, F) of H heads, B sentences and N beams.
+        """
         heads, bsz, known, features, values = self.sums.shape
         if known == 0:
             sums = self.sums.new_zeros(heads, bsz, self.beams, features, values)
@@ -189,7 +200,7 @@ class BeamMemory(NamedTuple):
         return sums.mul_(share.unsqueeze(-1)), norms.mul_(share)
 
     def _tokens_of_beams(self) -> Tuple[Tensor, Tensor, Tensor]:
-        """Collect the history of each beam from the buffers, for S recent steps.
+        """Collect the recent tokens of each beam from the buffers, one for each of S steps.
 
         Of the N tokens written in a step, each beam has exactly one in its history; the others have
         weight 0.
@@ -209,7 +220,7 @@ class BeamMemory(NamedTuple):
         return keys[:, sentences, steps, column], values[:, sentences, steps, column], weights
 
     def reorder(self, rows: BeamRows) -> "BeamMemory":
-        """Return the state of selected sentences, their beams reordered, repeated or dropped."""
+        """Select sentences, and reorder, repeat or drop their beams, as ``rows`` requires."""
         if rows.local is None:
             memory = self if self.used == 0 else self.merged()
             shares = memory.shares.expand(-1, -1, rows.beams, -1)
@@ -226,15 +237,21 @@ class BeamMemory(NamedTuple):
         return memory._replace(rounded=for_few_queries(memory.rounded, memory.rounded.dtype))
 
     def as_summary(self) -> Summary:
-        """Return the history of each row as a summary, (H, B * N, F, D)."""
+        """Return the history of each beam as a summary with sums (H, B * N, F, D)."""
         memory = self.merged()
         return Summary(memory.sums.flatten(1, 2), memory.norms.flatten(1, 2))
 
 
 def _shares(weight_heads: int, shape: Tuple[int, ...], dtype: torch.dtype, exact: Tensor) -> Tensor:
-    """Return initial weights, all 1, in a suitable precision.
+    """Return initial weights (ones): at least single precision with a gate, otherwise ``dtype``.
 
     Without a gate, weights stay 0 or 1, so the precision of the model is sufficient.
+
+    Args:
+        weight_heads: number of gates, 0 without a gate.
+        shape: shape of the weights after the dimension of the gates.
+        dtype: precision of the model.
+        exact: tensor of at least single precision.
     """
     dtype = exact.dtype if weight_heads > 0 else dtype
     return exact.new_ones(max(weight_heads, 1), *shape, dtype=dtype)

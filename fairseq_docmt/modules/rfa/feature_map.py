@@ -57,7 +57,10 @@ class SharedMatrices(nn.Module):
         self.register_buffer("pool", pool)
 
     def draw(self) -> List[Tensor]:
-        """Return the (H, d, D) random matrices of each layer for one forward pass."""
+        """Draw random matrices for one forward pass; return a tensor (H, d, D) for each layer.
+
+        H is the number of heads, d the head size and D the number of random vectors.
+        """
         if self.same and not self.training:
             return [self.pool[: self.heads]] * self.layers
         chosen = slice(self.layers * self.heads)
@@ -72,8 +75,8 @@ class RandomFeatureMap(nn.Module):
     Vectors are scaled to unit length and divided by a learned temperature of the head; the kernel
     is ``exp(q . k / temperature^2)``. In training, each forward pass draws a matrix for every head
     from a pool; otherwise the first matrices of the pool are used. The pool is a buffer drawn with
-    the model's initialisation and saved in checkpoints. With a shared pool
-    (:class:`SharedMatrices`) this module has none.
+    the model's initialisation and saved in checkpoints. If the layers share a pool
+    (:class:`SharedMatrices`), this module has no pool.
 
     Args:
         heads: number of attention heads.
@@ -99,14 +102,22 @@ class RandomFeatureMap(nn.Module):
             self.floor = 10 / options.random_vectors if sincos else 1e-6
 
     def draw(self) -> Tensor:
-        """Return (H, d, D) random matrices for the queries and keys of one forward pass."""
+        """Return the random matrices (H, d, D) for the queries and keys of one forward pass.
+
+        H is the number of heads, d the head size and D the number of random vectors.
+        """
         if not self.training:
             return self.pool[: self.heads]
         chosen = torch.randperm(len(self.pool))[: self.heads]
         return self.pool[chosen.to(self.pool.device)]
 
     def forward(self, x: Tensor, matrices: Tensor) -> Tensor:
-        """Compute (H, R, 2 D) features of vectors (H, R, d) with random matrices (H, d, D)."""
+        """Compute (H, R, 2 D) features of R vectors per head.
+
+        Args:
+            x: (H, R, d) queries or keys of H heads.
+            matrices: (H, d, D) matrices of D random vectors.
+        """
         sincos = self.feature_map == "sincos"
         if sincos and step_kernels.can_serve(x, matrices):
             return step_kernels.features(x, matrices, self.temperature, SHORTEST)

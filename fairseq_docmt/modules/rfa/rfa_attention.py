@@ -1,6 +1,9 @@
 """Random feature attention with a sentential gate: encoder, causal and cross (Wu et al. 2022).
 
 Parameters keep the names of fairseq's attention, so they can come from a trained transformer.
+
+Shapes: H heads of size d, B sentences, N beams, T target or S source tokens, model dimension C,
+F features, D random vectors.
 """
 
 from typing import Callable, NamedTuple, Optional, Tuple
@@ -64,9 +67,9 @@ class SentenceGate(nn.Module):
         nn.init.constant_(self.linear.bias, bias)
 
     def log_gate(self, x: Tensor) -> Tensor:
-        """Compute the (..., H) logarithm of the gate from separators (..., C).
+        """Compute the logarithm of the H gates, (..., H), from the separators' states (..., C).
 
-        It has at least single precision.
+        The result has at least single precision.
         """
         opening = self.linear(x)
         return F.logsigmoid(opening.to(at_least_single(opening.dtype)))
@@ -96,7 +99,7 @@ class SentenceGate(nn.Module):
 
 
 class _RFA(AttentionProjections):
-    """Projections and feature map of causal and cross attention."""
+    """Base class of causal and cross attention: projections, feature map and optional gate."""
 
     def __init__(
         self,
@@ -111,27 +114,28 @@ class _RFA(AttentionProjections):
         self.gate = gate
 
     def _by_head(self, x: Tensor) -> Tensor:
-        """Reshape (..., C) to (H, rows, d)."""
+        """Reshape (..., C) to (H, rows, d), for H heads of size d."""
         return x.reshape(-1, self.num_heads, self.head_dim).transpose(0, 1)
 
     def _joined(self, x: Tensor) -> Tensor:
-        """Reshape (H, B, T, d) to (B, T, C)."""
+        """Join H heads of size d: reshape (H, B, T, d) to (B, T, C)."""
         return x.permute(1, 2, 0, 3).flatten(2)
 
 
 class CausalState(NamedTuple):
-    """Incremental state of causal attention.
+    """Incremental state of causal attention for B sentences with N beams each.
 
     Attributes:
         memory: keys and values of all tokens read.
-        token_weight: (H or 1, B, N) weight of the tokens of the current sentence, None if 1.
+        token_weight: (H or 1, B, N) weight of the tokens of the current sentence; None if it is
+            always 1.
     """
 
     memory: BeamMemory
     token_weight: Optional[Tensor]
 
     def reorder(self, rows: BeamRows) -> "CausalState":
-        """Return the state of selected sentences, their beams reordered, repeated or dropped."""
+        """Select sentences, and reorder, repeat or drop their beams, as ``rows`` requires."""
         weight = self.token_weight
         if weight is not None and rows.sentences is not None:
             weight = weight.index_select(1, rows.sentences)
@@ -151,7 +155,7 @@ class CausalRFA(_RFA):
         return 0 if self.gate is None else self.gate.linear.out_features
 
     def _features(self, x: Tensor, matrices: Optional[Tensor]) -> Tuple[Tensor, Tensor, Tensor]:
-        """Compute query features, key features and values, each (H, rows, ...)."""
+        """Compute query features, key features and values of H heads, each (H, rows, ...)."""
         matrices = self.feature_map.draw() if matrices is None else matrices
         phi_q = self.feature_map(self._by_head(self.q_proj(x)), matrices)
         phi_k = self.feature_map(self._by_head(self.k_proj(x)), matrices)
@@ -181,10 +185,12 @@ class CausalRFA(_RFA):
                 or None without separators.
             matrices: (H, d, D) random matrices, None to draw from the layer's own pool.
             bsz: number of sentences B of a single step.
-            keep_log_decay: called with the (H or 1, B, T) logarithm of the gates of sequences.
+            keep_log_decay: callback for whole sequences that gets the (H or 1, B, T) logarithm of
+                the gates; or None.
 
         Returns:
-            Output like ``x``, and the new state or None.
+            Output of the shape of ``x``, and the new state; None for sequences without
+            ``need_state``.
         """
         if x.dim() == 2:
             return self._step(x, bsz, separators, before, matrices)
@@ -228,7 +234,11 @@ class CausalRFA(_RFA):
         state: Optional[CausalState],
         matrices: Optional[Tensor] = None,
     ) -> Tuple[Tensor, CausalState]:
-        """Attend from one new token of each beam; see :meth:`forward`."""
+        """Attend from one new token of each beam; the arguments are those of :meth:`forward`.
+
+        Returns:
+            (B * N, C) output and the new state.
+        """
         phi_q, phi_k, v = (y.unflatten(1, (bsz, -1)) for y in self._features(x, matrices))
         if state is None:
             memory = BeamMemory.empty(phi_k, self.head_dim, self.weight_heads)
@@ -252,11 +262,11 @@ class CausalRFA(_RFA):
 
 
 class SourceFeatures(NamedTuple):
-    """Source for cross attention: its summary, or keys and values when those are cheaper.
+    """Source for cross attention: its summary, or keys and values where these are cheaper to read.
 
     Attributes:
         summary: summary of all source tokens, or None.
-        keys: (H, B, S, F) key features, or None.
+        keys: (H, B, S, F) key features of H heads, or None.
         values: (H, B, S, d) values, or None.
         weights: (H, B, S) key weights, or None.
         matrices: (H, d, D) random matrices of the key features; queries must use the same.
@@ -269,7 +279,7 @@ class SourceFeatures(NamedTuple):
     matrices: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "SourceFeatures":
-        """Return the values of the sentences with the indices ``sentences`` (n,)."""
+        """Select the source features of the sentences at the indices ``sentences``, (n,)."""
 
         def take(x):
             return None if x is None else x.index_select(1, sentences)
@@ -288,13 +298,13 @@ class SourceFeatures(NamedTuple):
 
 
 class CrossRFA(_RFA):
-    """Cross attention of every query to all source tokens.
+    """Cross attention of every query to all source tokens, by random features.
 
     Args:
         rescale: whether to weight each key by ``exp(|k|^2 / (2 d t^2))``, with head size d and
-            temperature t of the head, relative to the largest such factor of its batch row: the
-            factor of the kernel that is lost by scaling keys to unit length (authors' code).
-        padding_counts: whether padding is included in this maximum, as in the authors' code.
+            temperature t of the head, divided by the largest such factor in the batch row. This
+            is the factor of the kernel that scaling keys to unit length removes (authors' code).
+        padding_counts: whether the largest factor may be at padding, as in the authors' code.
     """
 
     def __init__(self, *args, rescale: bool = False, padding_counts: bool = False, **kwargs):
@@ -309,13 +319,13 @@ class CrossRFA(_RFA):
         queries: Optional[int] = None,
         matrices: Optional[Tensor] = None,
     ) -> SourceFeatures:
-        """Compute keys and values of a source, or their summary.
+        """Compute the key features and values of a source, or the summary of both.
 
         Args:
             source: (B, S, C) encoder output.
             padding: (B, S) True at padding; None without padding.
             separators: (B, S) True at separators; required with a gate.
-            queries: number of queries, None if they come one by one.
+            queries: number of queries of each row; None if they come one by one.
             matrices: (H, d, D) random matrices, None to draw from the layer's own pool.
         """
         bsz, length = source.shape[:2]
@@ -332,7 +342,11 @@ class CrossRFA(_RFA):
         return SourceFeatures(None, phi_k, values, weights, matrices)
 
     def _key_weights(self, k, source, padding, separators) -> Tensor:
-        """Compute (H, B, S) weights of keys (H, B, S, d), 0 at padding."""
+        """Compute (H, B, S) weights of keys ``k``, (H, B, S, d); 0 at padding.
+
+        A weight is the product of the rescaling factor, the decay by the gate, the token weight and
+        the constant factor of key features.
+        """
         log_weights = torch.zeros_like(k[..., 0], dtype=at_least_single(k.dtype))
         if self.rescale:
             scaled = k.to(log_weights) * self.head_dim**-0.5
@@ -354,15 +368,15 @@ class CrossRFA(_RFA):
         return weights if token_weight is None else weights * token_weight[..., :-1]
 
     def forward(self, x: Tensor, memory: SourceFeatures, **_) -> Tensor:
-        """Attend to a source.
+        """Attend from target tokens to a source.
 
         Args:
-            x: (B, T, C) target tokens; in a single step (B * N, C), the beams of a sentence
+            x: (B, T, C) target tokens; in a single step (B * N, C), the N beams of a sentence
                 adjacent.
             memory: the source, see :meth:`project_source`.
 
         Returns:
-            Output like ``x``.
+            Output of the shape of ``x``.
         """
         if x.dim() == 2:
             features = memory.values if memory.summary is None else memory.summary.sums

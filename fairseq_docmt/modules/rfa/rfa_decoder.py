@@ -1,4 +1,7 @@
-"""Layers and decoder of ``rfa_transformer``: linear-time training, constant-time decoding steps."""
+"""Layers and decoder of ``rfa_transformer``: linear-time training, constant-time decoding steps.
+
+The attention of all layers is random feature attention (Wu et al. 2022).
+"""
 
 from typing import Optional
 
@@ -18,7 +21,7 @@ from fairseq_docmt.modules.rfa.rfa_attention import (
 
 
 def feature_options(cfg, random_vectors: int, shared_pool: bool = False) -> FeatureOptions:
-    """Return the feature options for attention with ``random_vectors`` vectors per head."""
+    """Return the options of attention with ``random_vectors`` random vectors per head."""
     floor = cfg.denominator_floor
     return FeatureOptions(random_vectors, cfg.feature_map, cfg.random_matrices, floor, shared_pool)
 
@@ -39,7 +42,7 @@ class RFAEncoderLayer(TransformerEncoderLayerBase):
     """Transformer encoder layer with random feature attention."""
 
     def build_self_attention(self, embed_dim, cfg):
-        """Build the attention of a layer to its own tokens."""
+        """Build random feature self-attention instead of softmax attention."""
         options = feature_options(cfg, cfg.cross_feature_dim)
         return EncoderRFA(embed_dim, cfg.encoder.attention_heads, options, **_rescale(cfg))
 
@@ -48,13 +51,13 @@ class RFADecoderLayer(DecoderLayer):
     """Decoder layer with random feature attention."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
-        """Build the attention to earlier target tokens."""
+        """Build causal random feature attention, optionally with a sentential gate."""
         heads = cfg.decoder.attention_heads
         options = feature_options(cfg, cfg.causal_feature_dim, cfg.share_random_matrices)
         return CausalRFA(embed_dim, heads, options, _gate(cfg, embed_dim, heads))
 
     def build_encoder_attention(self, embed_dim, cfg):
-        """Build the attention to the source."""
+        """Build random feature attention to the source, optionally with a sentential gate."""
         heads = cfg.decoder.attention_heads
         options = feature_options(cfg, cfg.cross_feature_dim, cfg.share_random_matrices)
         key_dim = cfg.encoder.embed_dim
@@ -66,7 +69,8 @@ class RFATransformerDecoder(StatefulDecoder):
     """Transformer decoder with random feature attention (Wu et al. 2022).
 
     For whole sequences the extra outputs include ``log_decay``, the (layers, H, B, T) logarithm of
-    the sentential gate before each token. H is 1 if heads share a gate; without a gate it is None.
+    the sentential gate before each token. H is the number of gates: one per head, or 1 for a shared
+    gate. Without a gate ``log_decay`` is None.
     """
 
     layer_class = RFADecoderLayer
@@ -86,11 +90,14 @@ class RFATransformerDecoder(StatefulDecoder):
         return SharedMatrices(*sizes, options, same=cfg.same_matrices_in_decoding)
 
     def _draw(self, shared: Optional[SharedMatrices]) -> list:
-        """Return the random matrices of each layer; None for layers with their own pool."""
+        """Return random matrices for each layer; None for each layer if there is no shared pool."""
         return [None] * len(self.layers) if shared is None else shared.draw()
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
-        """Compute the features of whole sequences (teacher forcing)."""
+        """Compute features by linear-time attention over whole sequences (teacher forcing).
+
+        The extra outputs include ``log_decay``, the logarithm of the sentential gates.
+        """
         source, padding, separators = batch_first_source(encoder_out)
         causal, cross = self._draw(self.causal_matrices), self._draw(self.cross_matrices)
         marks, log_decays = {"separators": separators, "queries": x.size(1)}, []
@@ -107,9 +114,9 @@ class RFATransformerDecoder(StatefulDecoder):
         return x, {"log_decay": log_decay}
 
     def init_layers(self, encoder_out):
-        """Return the layer states before the first token, a row for each sentence, and ``rest``.
+        """Return the initial state of each layer, with its source features, and None.
 
-        ``rest`` is a state that all layers share, or None.
+        States have one row per sentence. None means that the layers share no state.
         """
         source, padding, separators = batch_first_source(encoder_out)
         layers = [
@@ -119,15 +126,25 @@ class RFATransformerDecoder(StatefulDecoder):
         return layers, None
 
     def marks(self, tokens, rest):
-        """Return tensors by name that layers need of (rows, T) tokens, and ``rest`` after them.
+        """Return additional layer inputs for (rows, T) tokens, and None, as layers share no state.
 
-        There is no ``rest``.
+        The inputs are the separator mask (None without a gate) and the random matrices of each
+        layer.
         """
         separators = self._separators(tokens)
         return {"separators": separators, "matrices": self._draw(self.causal_matrices)}, None
 
     def step(self, x, tokens, state):
-        """Read one token of each row, x (rows, C) and tokens (rows,); return as :meth:`read`."""
+        """Run the decoder over one new token of each row without building (rows, T, C) tensors.
+
+        Args:
+            x: (rows, C) embeddings.
+            tokens: (rows,) the tokens.
+            state: state before these tokens.
+
+        Returns:
+            (rows, C) features, new layer states, and None, as the layers share no state.
+        """
         marks, _ = self.marks(tokens, None)
         if marks["separators"] is not None and not marks["separators"].any():
             marks["separators"] = None

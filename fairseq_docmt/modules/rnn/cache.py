@@ -29,9 +29,9 @@ class CacheGate(nn.Module):
     """Gate of the cache (equation 8): ``sigmoid(U s + V c + W m)``.
 
     Args:
-        hidden_size: size of states s and of cache readings m.
+        hidden_size: size of states s and of vectors m read from the cache.
         context_size: size of attention contexts c.
-        outputs: size of the gate: that of states, or 1.
+        outputs: size of the gate: the size of states, or 1.
     """
 
     def __init__(self, hidden_size: int, context_size: int, outputs: int):
@@ -43,7 +43,7 @@ class CacheGate(nn.Module):
 
 
 class Lookup(NamedTuple):
-    """Contents of caches with I slots, and all products that do not need the decoder state.
+    """Contents of B caches with I slots, and all products that do not need the decoder state.
 
     An attention context is a weighted sum of source states, so its projections are the same sum of
     projected source states, which are computed once for all beams and steps. The same holds for
@@ -52,10 +52,10 @@ class Lookup(NamedTuple):
     Attributes:
         words: (B, I) words in the slots.
         values: (B, I, d) values in the slots.
-        likeness: (B, S, I) dot products of source states and keys.
-        gates: (B, S + I, g) products of source states, then of values, with their weights of the
-            gate of size g.  With many slots (B, S, g), of source states only: then the product of
-            what is read from the cache is computed at each step, which is cheaper.
+        likeness: (B, S, I) dot products of the S source states with the keys of the slots.
+        gates: (B, S + I, g) contributions of source states, then of slot values, to a gate of size
+            g.  With many slots (B, S, g), of source states only: then it is cheaper to project the
+            vector read from the cache at each step.
         filled: (B, 1, 1) 1, or 0 for an empty cache.
     """
 
@@ -67,7 +67,7 @@ class Lookup(NamedTuple):
 
     @classmethod
     def of(cls, cache: Cache, sources: Tensor, gate: CacheGate) -> "Lookup":
-        """Precompute the products of caches and source states (B, S, l)."""
+        """Precompute the products of caches and source states, (B, S, l), for all steps."""
         # The number of queries of all beams and steps is typically at least this.
         gates = gate.of_context(sources)
         if cache.words.size(1) <= 2 * sources.size(1):
@@ -77,11 +77,11 @@ class Lookup(NamedTuple):
 
     @property
     def has_slot_gates(self) -> bool:
-        """Whether ``gates`` has the products of the slots."""
+        """Whether ``gates`` includes the contributions of the slot values."""
         return self.gates.size(1) > self.likeness.size(1)
 
     def of_sentences(self, sentences: Tensor) -> "Lookup":
-        """Return the values of the sentences with the indices ``sentences`` (n,)."""
+        """Select the caches and products of the sentences at the indices ``sentences``, (n,)."""
         return Lookup(*(x.index_select(0, sentences) for x in self))
 
     def read(self, hidden: Tensor, attention: Tensor, gate: CacheGate):
@@ -93,7 +93,8 @@ class Lookup(NamedTuple):
             gate: gate of the cache.
 
         Returns:
-            (rows, T, I) slot probabilities, (rows, T, d) readings, (rows, T, g) gates.
+            (rows, T, I) slot probabilities; (rows, T, d) vectors read from the cache; and gates of
+            size g, (rows, T, g), which are 0 for an empty cache.
         """
         shape, documents = hidden.shape[:2], len(self.words)
         seen = attention.reshape(documents, -1, attention.size(-1))
@@ -120,15 +121,16 @@ class CacheDecoder(GRUDecoder):
     """GRU decoder with a cache of earlier attention contexts, states and words.
 
     The recurrence is independent of the cache, so with teacher forcing the states of all sentences
-    are computed first. The sentences of each lane are then written to the cache one after another,
-    and the cache is read for all of them at once.
+    are computed first. The sentences of each document are then written to its cache one after
+    another, and the cache is read for all of them at once.
 
     Args:
         *args: see :class:`~fairseq_docmt.modules.rnn.gru_decoder.GRUDecoder`.
         cache_size: number of slots.
         fusion: ``deep`` interpolates decoder states (equation 6), ``shallow`` word probabilities
             (section 4.4).
-        overwrite: whether a word that is in the cache is written to its slot.
+        overwrite: whether a word that is already in the cache is written to its slot; otherwise
+            every token gets a slot of its own.
         begin_of_document: index of ``<bod>``, which is not written; -1 for none.
     """
 
@@ -151,9 +153,9 @@ class CacheDecoder(GRUDecoder):
         features_only=False,
         **_,
     ):
-        """Return (rows, T, V) logits, or with ``features_only`` features, and extra outputs.
+        """Return (rows, T, vocabulary) logits, or features if requested, and extra outputs.
 
-        For whole sequences the extra outputs include ``doc_state``.
+        For whole sequences the extra outputs include ``doc_state``, the new document state.
         """
         features, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
         if features_only:
@@ -162,7 +164,7 @@ class CacheDecoder(GRUDecoder):
         return self._mixed(logits, *extra["recall"]) if "recall" in extra else logits, extra
 
     def init_state(self, encoder_out: dict) -> GRUState:
-        """Return the state before the first token, with the incoming caches."""
+        """Return the state before the first token, with the caches from earlier sentences."""
         stream, state = encoder_out["stream"], super().init_state(encoder_out)
         cache = self._incoming_state(stream).emptied(stream.starts)
         # Shallow fusion returns log-probabilities also with an empty cache.
@@ -171,9 +173,10 @@ class CacheDecoder(GRUDecoder):
         return state._replace(history=Lookup.of(cache, state.source.states, self.cache_gate))
 
     def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
-        """Compute (rows, T, E) features; extra outputs include ``attn`` [(rows, T, S)].
+        """Compute (rows, T, E) features, where each sentence reads the cache of earlier sentences.
 
-        Each sentence reads the cache of earlier sentences of its lane.
+        E is the embedding size. Extra outputs include the attention weights ``attn`` [(rows, T,
+        S)]; for whole sequences also ``doc_state``, the new document state.
         """
         if incremental_state is not None:
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state)
@@ -199,12 +202,12 @@ class CacheDecoder(GRUDecoder):
         return stream.at_loss(features), extra
 
     def _lookup(self, cache: Cache, state: GRUState) -> Lookup:
-        """Return the lookup of a cache for each row."""
+        """Return the contents of each row's cache and their products with the source states."""
         sources = state.source.states.repeat_interleave(state.beams, dim=0)
         return Lookup.of(cache, sources, self.cache_gate)
 
     def prefill(self, new_tokens, encoder_out, incremental_state):
-        """Continue the incremental state by (B, T) right-padded tokens in one pass.
+        """Feed (B, T) right-padded tokens to the incremental state in a single pass.
 
         The steps of a search are recorded for :meth:`next_doc_state`.
         """
@@ -222,15 +225,15 @@ class CacheDecoder(GRUDecoder):
         return features, extra
 
     def reorder_incremental_state(self, incremental_state, new_order):
-        """Reorder the rows of the state after each step of beam search."""
+        """Reorder the rows of the state and record the new order for :meth:`next_doc_state`."""
         super().reorder_incremental_state(incremental_state, new_order)
         if TRACE in incremental_state:
             incremental_state[TRACE]["trace"].reorder(new_order)
 
     def next_doc_state(self, prev_output_tokens: Tensor, encoder_out: dict) -> DocumentState:
-        """Return the document state after (rows, T) tokens.
+        """Return the document state after finished translations, given as decoder input (rows, T).
 
-        States of hypotheses of the preceding search are reused.
+        Decoder states are reused if the preceding search has computed them.
         """
         trace = encoder_out["remembered"].get("trace")
         found = trace and trace.find(prev_output_tokens, self.padding_idx)
@@ -243,14 +246,14 @@ class CacheDecoder(GRUDecoder):
         return _doc_state_of(cache)
 
     def matching(self, prev_output_tokens: Tensor, encoder_out: dict) -> Tuple[Cache, Tensor]:
-        """Return the caches and slot probabilities of a document, for analysis.
+        """Return the caches and slot probabilities of consecutive sentences, for analysis.
 
         Args:
-            prev_output_tokens: (K, T) consecutive sentences of one lane.
+            prev_output_tokens: (K, T) K consecutive sentences of one document sequence.
             encoder_out: encoder output of these sentences.
 
         Returns:
-            Cache read by each of the K sentences, and (K, T, I) probabilities of its slots
+            Cache read by each of the K sentences, and (K, T, I) probabilities of its I slots
             (equation 5).
         """
         _, hidden, contexts, _ = self._without_cache(prev_output_tokens, encoder_out)
@@ -258,13 +261,13 @@ class CacheDecoder(GRUDecoder):
         return cache, read(cache, contexts)[0]
 
     def _without_cache(self, tokens: Tensor, encoder_out: dict) -> Recurrence:
-        """Read (rows, T) tokens without the cache."""
+        """Compute decoder states and attention for (rows, T) tokens without reading the cache."""
         return self._forward_sequence(
             tokens, self.repeated(super().init_state(encoder_out), len(tokens))
         )
 
     def _incoming_state(self, stream: Stream) -> Cache:
-        """Return the incoming caches of the lanes of a stream."""
+        """Return the cache of each lane (document sequence) before the batch; empty at first."""
         like = self.output_projection.weight
         if stream.doc_state is None:
             sizes = (self.cache_size, self.context_size, self.hidden_size)
@@ -276,7 +279,14 @@ class CacheDecoder(GRUDecoder):
     def _follow(
         self, stream: Stream, tokens: Tensor, hidden: Tensor, contexts: Tensor
     ) -> Tuple[Cache, Cache]:
-        """Return the cache read by each of K * B rows, and the caches of B lanes after them."""
+        """Write the sentences of a batch to the caches one after another.
+
+        The batch has K consecutive sentences of each of B lanes (document sequences).
+
+        Returns:
+            The cache that each of the K * B rows reads, and the caches of the B lanes after the
+            batch.
+        """
         cache, found = self._incoming_state(stream), []
         # The output of a step is the next input.  The end of a sentence is not written, nor is
         # <bod>, which is not predicted.
@@ -306,7 +316,13 @@ class CacheDecoder(GRUDecoder):
     def _mixed(logits: Tensor, gate: Tensor, weights: Tensor, known: Tensor) -> Tensor:
         """Compute the logarithm of ``(1 - gate) P(word) + gate P(slots with the word)``.
 
-        Probabilities have at least single precision.
+        Probabilities are computed in at least single precision.
+
+        Args:
+            logits: (rows, T, vocabulary) scores of the decoder.
+            gate: (rows, T, 1) gate of the cache.
+            weights: (rows, T, I) slot probabilities.
+            known: (rows, T, I) words of the slots; negative for empty slots.
         """
         precise = at_least_single(logits.dtype)
         vocabulary = logits.to(precise).softmax(dim=-1)
@@ -318,12 +334,12 @@ class CacheDecoder(GRUDecoder):
 
 
 class _Step(NamedTuple):
-    """Step of a search.
+    """Record of one step of beam search.
 
     Attributes:
-        order: (rows,) former row of each row, None if unchanged.
+        order: (rows,) former index of each row; None if the order is unchanged.
         tokens: (rows,) input tokens.
-        values: recorded values, (rows, ...) each.
+        values: tensors of (rows, ...) recorded in this step.
     """
 
     order: Optional[Tensor]
@@ -332,7 +348,9 @@ class _Step(NamedTuple):
 
 
 class SearchTrace:
-    """Record of the steps of a search, by reference: values are only copied by :meth:`find`.
+    """Record of the values computed in each step of a search, to look them up for a hypothesis.
+
+    Values are stored by reference and only copied by :meth:`find`.
 
     Args:
         sentences: number of sentences B; the beams of a sentence are adjacent.
@@ -344,24 +362,25 @@ class SearchTrace:
         self._order: Optional[Tensor] = None
 
     def reorder(self, order: Tensor) -> None:
-        """Record a new order of the rows after the last step."""
+        """Record that rows were reordered after the last step; ``order`` has former indices."""
         self._order = order if self._order is None else self._order[order]
 
     def add(self, tokens: Tensor, *values: Tensor) -> None:
-        """Record a step with input tokens (rows,) and values of (rows, ...)."""
+        """Record a step: the input tokens (rows,) and any number of values (rows, ...)."""
         # The generator changes its tensor of tokens in place.
         self._steps.append(_Step(self._order, tokens.clone(), values))
         self._order = None
 
     def find(self, tokens: Tensor, pad: int) -> Optional[List[Tensor]]:
-        """Look up the values of hypotheses.
+        """Look up the values recorded for one hypothesis per sentence.
 
         Args:
             tokens: (B, T) right-padded hypotheses.
             pad: padding index.
 
         Returns:
-            Values (B, T, ...), zero at padding, or None if a hypothesis was not searched.
+            List of values (B, T, ...), zero at padding; None if the search did not visit a
+            hypothesis.
         """
         if not self._steps or tokens.size(1) > len(self._steps):
             return None

@@ -1,4 +1,4 @@
-"""Encoders and decoders of ``context_rnn``, which reads a few previous sentences."""
+"""Encoders and decoders of ``context_rnn``, a recurrent model that reads previous sentences."""
 
 from itertools import repeat
 from typing import List, NamedTuple, Optional, Tuple, Type
@@ -21,23 +21,25 @@ from fairseq_docmt.ops.attentive_gru import gru_step
 
 
 class SourceContext(NamedTuple):
-    """Representation of previous source sentences for B sentences.
+    """Representation of the previous source sentences of each of B sentences.
 
     Attributes:
         states: (B, W, l) word states of the previous sentence, or (B, 1, l) a single summary.
-        padding: (B, W) True at padding or without previous sentences.
+        padding: (B, W) True at padding and throughout for sentences without previous sentences.
     """
 
     states: Tensor
     padding: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "SourceContext":
-        """Return the values of the sentences with the indices ``sentences`` (n,)."""
+        """Select the context of the sentences at the indices ``sentences``, (n,)."""
         return SourceContext(*(x.index_select(0, sentences) for x in self))
 
 
 class ContextualGRU(AttentiveGRU):
-    """Attentive GRU with context added to its gates, computed step by step.
+    """Base class of GRUs with attention whose gates also depend on previous sentences.
+
+    Subclasses define :meth:`look_back`, which computes a context vector in each step.
 
     Args:
         input_dim, source_dim, hidden_dim, attention_dim: see :class:`AttentiveGRU`.
@@ -55,7 +57,16 @@ class ContextualGRU(AttentiveGRU):
         source: AttendedStates,
         context: Optional[SourceContext] = None,
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """Run the recurrence; ``context`` is the context of the B sentences, or None."""
+        """Run the recurrence step by step.
+
+        Args:
+            x, state, source: see :meth:`AttentiveGRU.forward`.
+            context: representation of previous sentences of the B sentences; None to run without.
+
+        Returns:
+            (B * N, T, d) states, (B * N, T, l) attention contexts of the source, and (B * N, T, S)
+            attention weights, for N beams of each sentence.
+        """
         if context is None:
             return super().forward(x, state, source)
         bsz, units = len(source.states), self.attention_dim
@@ -76,11 +87,11 @@ class ContextualGRU(AttentiveGRU):
         return tuple(torch.stack(parts, dim=1) for parts in (states, contexts, attentions))
 
     def project_context(self, context: SourceContext):
-        """Precompute the projections of a context that are the same for all steps."""
+        """Precompute the projections of the context that all steps share; none by default."""
         return context
 
     def look_back(self, inputs: Tensor, state: Tensor, seen: Tensor, remembered) -> Tensor:
-        """Compute the (rows, l) context vector of a step.
+        """Compute the (rows, l) vector that summarises previous sentences for a step.
 
         Args:
             inputs: (rows, input_dim) input of the step.
@@ -107,11 +118,11 @@ class AttendingToPrevious(ContextualGRU):
         init_uniform(self, hidden_dim)
 
     def project_context(self, context: SourceContext):
-        """Precompute the projections of a context that are the same for all steps."""
+        """Return the context and its attention keys, which are the same for all steps."""
         return context, self.context_key(context.states)
 
     def look_back(self, inputs, state, seen, remembered):
-        """Compute the (rows, l) context vector of a step."""
+        """Attend to the words of the previous sentence; return the (rows, l) context vector."""
         context, keys = remembered
         query = self.context_query(torch.cat([inputs, state, seen], dim=-1))
         query = query.view(len(keys), -1, 1, keys.size(-1))
@@ -120,9 +131,10 @@ class AttendingToPrevious(ContextualGRU):
 
 
 class GatedContext(ContextualGRU):
-    """Recurrence with a gated summary vector at every step (Wang et al. 2017, equation 8).
+    """Recurrence with a gated summary D of previous sentences in every step (Wang et al. 2017).
 
-    ``z_t = sigmoid(U s_{t-1} + W y_{t-1} + C c_t)``; ``z_t * D`` is added to the gates of the GRU.
+    Equation 8: ``z_t = sigmoid(U s_{t-1} + W y_{t-1} + C c_t)``. A projection of ``z_t * D`` is
+    added to the gates of the GRU.
     """
 
     def __init__(self, input_dim, source_dim, hidden_dim, attention_dim, context_dim: int):
@@ -131,7 +143,7 @@ class GatedContext(ContextualGRU):
         init_uniform(self, hidden_dim)
 
     def look_back(self, inputs, state, seen, remembered):
-        """Compute the (rows, l) context vector of a step."""
+        """Return the gated summary of previous sentences, (rows, l), zeros if there are none."""
         gate = torch.sigmoid(self.context_gate(torch.cat([inputs, state, seen], dim=-1)))
         vectors = remembered.states[:, 0].masked_fill(remembered.padding, 0.0)
         return gate * vectors.repeat_interleave(len(gate) // len(vectors), dim=0)
@@ -161,7 +173,11 @@ PREVIOUS_STATE = "context.state"
 
 
 class ContextGRUEncoder(GRUEncoder):
-    """Base class of encoders with ``context`` and ``next_doc_state`` in their output."""
+    """Base class of encoders that also encode previous source sentences.
+
+    Their output has ``context``, the encoded previous sentences, and ``next_doc_state``, the
+    document state after the batch.
+    """
 
     def _select(self, encoder_out, sentences, beams):
         selected = super()._select(encoder_out, sentences, beams)
@@ -179,9 +195,10 @@ class PreviousSentenceEncoder(ContextGRUEncoder):
         )
 
     def encode(self, src_tokens, stream):
-        """Encode tokens; ``initial`` (2 layers, B, d) are the first states, by default zeros.
+        """Encode sentences and, with the second GRU, the previous sentence of each.
 
-        Adds ``context`` [(B, W, 2 d), (B, W)] and ``next_doc_state``.
+        The output also has ``context``, word states (B, W, 2 d) of the previous sentence and their
+        padding mask (B, W), and ``next_doc_state``, the document state after the batch.
         """
         previous = PreviousSentences.of(src_tokens, stream, 1, self.padding_idx)
         states, _ = self.read(self.context_gru, previous.tokens)
@@ -210,9 +227,10 @@ class HierarchicalEncoder(ContextGRUEncoder):
         self.context_document_gru = nn.GRU(hidden_size, hidden_size, batch_first=True)
 
     def encode(self, src_tokens, stream):
-        """Encode tokens; ``initial`` (2 layers, B, d) are the first states, by default zeros.
+        """Encode sentences, starting from the summary of the previous sentences.
 
-        ``context`` has one state per sentence, (B, 1, d).
+        The output also has ``context``, the (B, 1, d) summaries and a (B, 1) mask of sentences
+        without previous sentences, and ``next_doc_state``, the document state after the batch.
         """
         previous = PreviousSentences.of(src_tokens, stream, self.sentences_back, self.padding_idx)
         _, last = self.read(self.context_gru, previous.tokens)
@@ -224,11 +242,11 @@ class HierarchicalEncoder(ContextGRUEncoder):
         return {**output, "context": context, "next_doc_state": previous.doc_state}
 
     def _sum_up(self, vectors: Tensor, known: Tensor) -> Tensor:
-        """Compute the (rows, d) summary of (rows, n, d) sentence vectors.
+        """Summarise n sentence vectors of each row by a GRU, giving (rows, d).
 
         Args:
-            vectors: (rows, n, d) vectors.
-            known: (rows, n) True for sentences of the same document; others are skipped.
+            vectors: (rows, n, d) vectors of the previous sentences.
+            known: (rows, n) True for sentences of the same document; other sentences are skipped.
         """
         state = vectors.new_zeros(1, len(vectors), vectors.size(2))
         for sentence, there in zip(vectors.unbind(1), known.unbind(1)):
@@ -242,7 +260,7 @@ class SourceContextDecoder(GRUDecoder):
 
     Args:
         *args: see :class:`~fairseq_docmt.modules.rnn.gru_decoder.GRUDecoder`.
-        recurrence: class of that layer.
+        recurrence: class of the lowest layer.
         context_size: size of context states.
         begins_with_context: whether the initial state of the lowest layer includes the context,
             ``tanh(W_s h + W_D D)`` (Wang et al. 2017).
@@ -270,7 +288,7 @@ class SourceContextDecoder(GRUDecoder):
             init_uniform(self.context_initial, base.hidden_dim)
 
     def init_state(self, encoder_out: dict) -> GRUState:
-        """Return the state before the first token, with the context of each sentence."""
+        """Return the state before the first token, with the encoded previous source sentences."""
         context = SourceContext(*encoder_out["context"])
         return super().init_state(encoder_out)._replace(history=context)
 
@@ -282,9 +300,10 @@ class SourceContextDecoder(GRUDecoder):
         return first + F.pad(lowest, (0, first.size(1) - lowest.size(1)))
 
     def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
-        """Compute (rows, T, E) features; extra outputs include ``attn`` [(rows, T, S)].
+        """Compute (rows, T, E) features, with attention weights in ``attn`` [(rows, T, S)].
 
-        For whole sequences the extra outputs include ``doc_state``.
+        E is the embedding size. The extra outputs also include ``doc_state``, the new document
+        state.
         """
         features, extra = super().extract_features(
             prev_output_tokens, encoder_out, incremental_state
@@ -298,9 +317,9 @@ class SourceContextDecoder(GRUDecoder):
 class PreviousTargetDecoder(GRUDecoder):
     """GRU decoder that reads its own last state of the previous sentence (PrevTrg).
 
-    Maruf and Haffari (2018), section 5.2: that state is added to the gates at all steps of the
-    attending layer. The sentences of a lane are read one after another; gradients reach all
-    sentences of the batch.
+    Maruf and Haffari (2018), section 5.2: in the lowest layer, a projection of that state is added
+    to the gates at all steps. The sentences of a document are read one after another; gradients
+    reach all sentences of the batch.
     """
 
     def __init__(self, *args):
@@ -310,15 +329,19 @@ class PreviousTargetDecoder(GRUDecoder):
         init_uniform(self.context_gates, hidden_size)
 
     def init_state(self, encoder_out: dict) -> GRUState:
-        """Return the state before the first token; each sentence is a lane."""
+        """Return the state before the first token, with the last state of the previous sentence.
+
+        Each sentence of the batch must be from a different document.
+        """
         stream = encoder_out["stream"]
         before = self._incoming_state(stream).masked_fill(stream.starts.unsqueeze(1), 0.0)
         return super().init_state(encoder_out)._replace(history=PerSentence(before))
 
     def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
-        """Compute (rows, T, E) features; extra outputs include ``attn`` [(rows, T, S)].
+        """Compute (rows, T, E) features of embedding size E, sentence by sentence in each document.
 
-        For whole sequences the extra outputs include ``doc_state``.
+        Extra outputs include attention weights ``attn``; for whole sequences also ``doc_state``,
+        the new document state.
         """
         if incremental_state is not None:
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state)
@@ -347,7 +370,10 @@ class PreviousTargetDecoder(GRUDecoder):
         return features, {**self._extra(found, stream), "doc_state": {PREVIOUS_STATE: before}}
 
     def _incoming_state(self, stream: Stream) -> Tensor:
-        """Return the (lanes, d) last states of the sentences before the batch."""
+        """Return the (lanes, d) last decoder states before the batch; zeros at first.
+
+        A lane is one of the document sequences that are read in parallel.
+        """
         if stream.doc_state is None:
             return self.output_projection.weight.new_zeros(stream.lanes, self.attending.hidden_dim)
         return stream.doc_state[PREVIOUS_STATE].to(self.output_projection.weight.dtype)
@@ -358,12 +384,15 @@ class PreviousTargetDecoder(GRUDecoder):
 
 
 def _widened(x: Tensor, width: int) -> Tensor:
-    """Pad (rows, T, C) on the right to a width."""
+    """Zero-pad the second dimension of (rows, T, C) on the right to ``width``."""
     return F.pad(x, (0, 0, 0, width - x.size(1)))
 
 
 def _by_step(state: GRUState, lanes: int) -> List[GRUState]:
-    """Cut a state with a row for each sentence into the sentences of each step."""
+    """Split a state with one row per sentence into one state for each step of the batch.
+
+    A step has the next sentence of each of the ``lanes`` document sequences.
+    """
     sources = (repeat(None) if x is None else x.split(lanes) for x in state.source)
     parts = zip(state.hidden.split(lanes), state.upper.split(lanes, dim=1), *sources)
     return [

@@ -20,7 +20,9 @@ from fairseq_docmt.ops.attentive_gru import (
 
 
 class AttendedStates(NamedTuple):
-    """Source projected for the recurrence, shared by the beams of a sentence.
+    """Encoder states of B sources with S positions, projected for the decoder's recurrence.
+
+    They are shared by the beams of a sentence.
 
     Attributes:
         states: (B, S, l) encoder states.
@@ -39,7 +41,7 @@ class AttendedStates(NamedTuple):
         return AttendedStates(*(None if x is None else x[:, columns] for x in self))
 
     def of_sentences(self, sentences: Tensor) -> "AttendedStates":
-        """Return the values of the sentences with the indices ``sentences`` (n,)."""
+        """Select the projected states of the sentences at the indices ``sentences``, (n,)."""
         return AttendedStates(*(None if x is None else x.index_select(0, sentences) for x in self))
 
 
@@ -124,7 +126,7 @@ class PerSentence(NamedTuple):
     values: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "PerSentence":
-        """Return the values of the sentences with the indices ``sentences`` (n,)."""
+        """Select the vectors of the sentences at the indices ``sentences``, (n,)."""
         return PerSentence(self.values.index_select(0, sentences))
 
     def for_rows(self, num_rows: int) -> Tensor:
@@ -133,12 +135,12 @@ class PerSentence(NamedTuple):
 
 
 class Recurrence(NamedTuple):
-    """What the layers of the decoder compute for (rows, T) tokens.
+    """Results of the decoder layers for (rows, T) tokens.
 
     Attributes:
         words: (rows, T, E) embeddings.
         hidden: (rows, T, d) states of the top layer.
-        contexts: (rows, T, l) attention contexts.
+        contexts: (rows, T, l) attention contexts, weighted sums of encoder states.
         attention: (rows, T, S) attention weights.
     """
 
@@ -149,15 +151,16 @@ class Recurrence(NamedTuple):
 
 
 class GRUState(NamedTuple):
-    """Incremental state of the decoder.
+    """Incremental state of the decoder for B sentences with N beams each.
 
     Attributes:
-        hidden: (B * N, d) state of the attending layer; the N beams of a sentence are adjacent.
+        hidden: (B * N, d) state of the lowest layer, which attends; the beams of a sentence are
+            adjacent.
         upper: (layers - 1, B * N, d) states of the layers above.
         source: projected source of B sentences.
         beams: number of beams N of each sentence.
-        history: representation of earlier sentences for B sentences: a named tuple of tensors with
-            ``of_sentences(sentences)``; None if there is none.
+        history: representation of the sentences before each of the B sentences: a named tuple of
+            tensors with a method ``of_sentences(sentences)``; None if there is none.
     """
 
     hidden: Tensor
@@ -172,14 +175,14 @@ class GRUState(NamedTuple):
         return len(self.source.states)
 
     def reorder(self, order: Tensor) -> "GRUState":
-        """Reorder, repeat or drop rows by a (rows,) index of former rows."""
+        """Reorder, repeat or drop batch rows; ``order`` has the former index of each new row."""
         rows = split_order(order, self.bsz, self.beams)
         state = self if rows.sentences is None else self._of_sentences(rows.sentences)
         hidden, upper = self.hidden.index_select(0, order), self.upper.index_select(1, order)
         return state._replace(hidden=hidden, upper=upper, beams=rows.beams)
 
     def in_groups(self, groups: RowGroups) -> List["GRUState"]:
-        """Cut the state of B sentences, one row each, into groups by the length of the source."""
+        """Split a state with one row per sentence into a state for each group of rows."""
         if groups.rows is None:
             return [self]
         hidden, upper = groups.select(self.hidden), groups.select(self.upper.transpose(0, 1))
@@ -267,7 +270,7 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         return GRUState(first, upper, source, 1)
 
     def _before_tanh(self, encoder_out: dict) -> Tensor:
-        """Compute (B, layers * d) pre-activations of the initial states, ``W_s h``."""
+        """Compute the initial states before tanh, ``W_s h``, for all layers: (B, layers * d)."""
         _, first_backward = encoder_out["summary"][0].chunk(2, dim=-1)
         return self.initial(first_backward)
 
@@ -279,14 +282,18 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         features_only=False,
         **_,
     ):
-        """Return (rows, T, V) logits, or with ``features_only`` features, and extra outputs."""
+        """Return (rows, T, vocabulary) logits, or features if requested, and extra outputs.
+
+        The features, (rows, T, E) with embedding size E, are the input of the output projection.
+        """
         features, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
         return features if features_only else self.output_layer(features), extra
 
     def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
-        """Compute (rows, T, E) features; extra outputs include ``attn`` [(rows, T, S)].
+        """Compute (rows, T, E) features, with attention weights in ``attn`` [(rows, T, S)].
 
-        With groups of rows (:mod:`fairseq_docmt.modules.stream`) there are no attention weights.
+        E is the embedding size. If rows are computed in groups of similar length
+        (:mod:`fairseq_docmt.modules.stream`), there are no attention weights.
         """
         if incremental_state is not None:
             return self.prefill(prev_output_tokens[:, -1:], encoder_out, incremental_state)
@@ -300,10 +307,10 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
 
     @staticmethod
     def _in_groups(tokens: Tensor, state: GRUState, stream: Stream):
-        """Cut a batch into groups of rows of similar length.
+        """Split a batch into groups of rows of similar length; on a GPU it stays one group.
 
         Returns:
-            Groups of the targets, and a list with tokens and state of each.
+            The division into groups, and a list with the tokens and the state of each group.
         """
         if tokens.is_cuda:  # more groups are more steps, and the rows of a step cost little
             stream = stream.ungrouped()
@@ -312,13 +319,16 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
 
     @staticmethod
     def _extra(parts: List[Recurrence], stream: Stream) -> dict:
-        """Return the extra outputs: ``attn`` of all rows, ``positions`` if rows are in groups."""
+        """Return the extra outputs: ``attn`` of all rows, or ``positions`` if rows are in groups.
+
+        The positions are the indices of the targets that contribute to the loss.
+        """
         if stream.row_groups is not None:
             return {"attn": [None], **stream.positions()}
         return {"attn": [torch.cat([part.attention for part in parts])]}
 
     def _forward_sequence(self, tokens: Tensor, state: GRUState) -> Recurrence:
-        """Read whole sequences (rows, T)."""
+        """Run all layers over whole sequences (rows, T), starting from a state."""
         found = self._attend(tokens, state)
         if self.upper is None:
             return found
@@ -326,10 +336,11 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         return found._replace(hidden=hidden)
 
     def prefill(self, new_tokens, encoder_out, incremental_state):
-        """Continue the incremental state by (B, T) right-padded tokens in one pass.
+        """Feed (B, T) right-padded tokens to the incremental state in a single pass.
 
         Returns:
-            (B, T, E) features and extra outputs; ``incremental_state`` is updated.
+            (B, T, E) features of embedding size E, and extra outputs; ``incremental_state`` is
+            updated.
         """
         state = self.current_state(incremental_state, encoder_out, len(new_tokens))
         words, hidden, contexts, attention = self._attend(new_tokens, state)
@@ -352,22 +363,32 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         return MAX_POSITIONS
 
     def _attend(self, tokens: Tensor, state: GRUState) -> Recurrence:
-        """Read (rows, T) tokens by the attending layer."""
+        """Run the lowest layer, which attends to the source, over (rows, T) tokens."""
         words = self.dropout(self.embed_tokens(tokens))
         context = self._context_vector(state.history, len(tokens))
         return Recurrence(words, *self.attending(words, state.hidden, state.source, context))
 
     def _context_vector(self, history, num_rows: int):
-        """Return what earlier sentences add to the attending layer, None if they add nothing."""
+        """Return what earlier sentences contribute to the lowest layer; None in this base class."""
         return None
 
     def _features(self, words, hidden, contexts, attention, history):
-        """Compute (rows, T, E) features, given earlier sentences, and extra outputs."""
+        """Compute features from words, states and attention contexts; also return extra outputs.
+
+        Features are (rows, T, E) with embedding size E. Subclasses also use ``history``, the
+        representation of earlier sentences.
+        """
         features = torch.cat([hidden, words, contexts], dim=-1)
         return self.output_dropout(torch.tanh(self.readout(features))), {}
 
     def _read_upper(self, hidden: Tensor, state: Tensor, lengths: Tensor):
-        """Compute top layer states, and last states of all upper layers for each row."""
+        """Run the upper layers; return states of the top layer and last states of each upper layer.
+
+        Args:
+            hidden: (rows, T, d) states of the lowest layer.
+            state: (layers - 1, rows, d) states of the upper layers before these tokens.
+            lengths: (rows,) number of tokens of each row.
+        """
         if hidden.size(1) == 1:
             return self.upper(hidden, state.contiguous())
         return read_rows(self.upper, hidden, lengths, state.contiguous())

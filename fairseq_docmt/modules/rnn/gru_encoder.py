@@ -68,20 +68,26 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         Args:
             src_tokens: (B, S) tokens.
             src_lengths: unused.
-            starts, lanes, doc_state, row_groups: for decoders with a document state, see
-                :class:`Stream`.
+            starts, lanes, doc_state, row_groups: documents of the rows, for decoders with a
+                document state; see :class:`Stream`.
 
         Returns:
             dict with ``encoder_out`` [(S, B, 2 d)], ``encoder_padding_mask`` [(B, S)], ``summary``
             [(B, 2 d)] (last forward and first backward state), ``stream``, ``beams`` (see
-            :class:`SharedSource`) and ``remembered``, a dict for values that the decoder computes
-            from the source once.
+            :class:`SharedSource`) and ``remembered``, a dict in which the decoder keeps what it
+            computes from the source.
         """
         starts = None if self.no_context else starts
         return self.encode(src_tokens, Stream.of(src_tokens, starts, lanes, doc_state, row_groups))
 
     def encode(self, src_tokens: Tensor, stream: Stream, initial: Optional[Tensor] = None) -> dict:
-        """Encode tokens; ``initial`` (2 layers, B, d) are the first states, by default zeros."""
+        """Encode a batch; return the encoder output as described in :meth:`forward`.
+
+        Args:
+            src_tokens: (B, S) tokens.
+            stream: documents of the rows.
+            initial: (2 layers, B, d) initial states; zeros by default.
+        """
         output, last = self.read(self.gru, src_tokens, initial)
         return {
             "encoder_out": [self.dropout(output).transpose(0, 1)],
@@ -130,10 +136,10 @@ def read_rows(
 
     Args:
         gru: the GRU.
-        x: (rows, T, m) inputs, padded on the right.
+        x: (rows, T, m) inputs of size m, padded on the right.
         lengths: (rows,) number of inputs of each row, at least 1.
         initial: (layers, rows, d) initial states, default: zeros.
-        places: (rows, T) positions of the states in the flattened output; default: in order.
+        places: (rows, T) index of each state in the flattened output; default: in order.
 
     Returns:
         (rows, T, d) states, zeros at padding, and the last states of all layers.
@@ -151,18 +157,18 @@ def read_rows(
 
 
 def placed(values: Tensor, places: Tensor, size: int) -> Tensor:
-    """Put N values at their places among ``size`` positions, with zeros at the others.
+    """Put N vectors in their places in a tensor of ``size`` vectors that is otherwise zero.
 
     For packed sequences this replaces torch's ``pad_packed_sequence``, which copies step by step;
     its backward pass copies the gradients of the whole batch at every step.
 
     Args:
-        values: (N, d) values.
-        places: (N,) different positions, below ``size``.
-        size: number of positions.
+        values: (N, d) vectors.
+        places: (N,) index of each vector in the result; no index occurs twice.
+        size: number of vectors of the result.
 
     Returns:
-        (size, d) values.
+        (size, d) vectors.
     """
     return values.new_zeros(size, values.size(1)).index_copy(0, places, values)
 

@@ -70,15 +70,15 @@ KEPT_BYTES = 2**30
 class SentenceVectors(nn.Module):
     """Frozen sentence encoder: last states of a forward and a backward language model.
 
-    The vectors are standardised: language model states have a large part that is the same for all
-    sentences, and memories of such states hardly learn.
+    The vectors are standardised: language model states have a large component that is the same for
+    all sentences, and memories of such states hardly learn.
 
     Each sentence is encoded once and cached until the weights change. Its vector does not depend on
     the other sentences of the batch, so it is bitwise reproducible, for example after resuming.
 
     Args:
         words: size of the vocabulary.
-        padding_idx, eos: indices of these symbols.
+        padding_idx, eos: indices of padding and ``</s>``.
         embed_dim, hidden_size: sizes of each language model.
     """
 
@@ -98,7 +98,10 @@ class SentenceVectors(nn.Module):
 
     @torch.no_grad()
     def forward(self, src_tokens: Tensor) -> Tensor:
-        """Compute (rows, size) vectors of (rows, S) sentences with ``</s>``, padded anywhere."""
+        """Compute the (rows, size) vectors of (rows, S) sentences that end with ``</s>``.
+
+        Padding may be anywhere.
+        """
         words = [self._words(row) for row in src_tokens.cpu()]
         vectors = self.kept(words, self.last_states, self.parameters()).to(self.mean.device)
         return (vectors - self.mean) / self.deviation
@@ -109,7 +112,7 @@ class SentenceVectors(nn.Module):
 
     @torch.no_grad()
     def last_states(self, sentences: List[Tensor]) -> Tensor:
-        """Compute (rows, size) last states of sentences, not standardised."""
+        """Compute (rows, size) last states of both language models, not standardised."""
         order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
         states = self.mean.new_empty(
             len(sentences), self.size, dtype=self.lstms[0].weight_ih_l0.dtype
@@ -124,10 +127,10 @@ class SentenceVectors(nn.Module):
         return states
 
     def _read(self, embedding: nn.Embedding, lstm: nn.LSTM, sentences: List[Tensor]) -> Tensor:
-        """Compute (rows, d) last states of up to BLOCK sentences.
+        """Compute the (rows, d) last states of one language model for up to BLOCK sentences.
 
-        Every matrix product has BLOCK rows, even for fewer sentences: another number of rows may
-        change the order of summation, and so the rounding.
+        Every matrix product has BLOCK rows, even for fewer sentences: a different number of rows
+        may change the order of summation, and so the rounding.
         """
         weights = (lstm.weight_ih_l0, lstm.weight_hh_l0, lstm.bias_ih_l0, lstm.bias_hh_l0)
         device = weights[0].device
@@ -146,21 +149,25 @@ class SentenceVectors(nn.Module):
 
     @torch.no_grad()
     def standardise(self, sentences: Iterable[Tensor]) -> None:
-        """Set mean and deviation so that the vectors of these 1-D tensors are standardised."""
+        """Set mean and standard deviation from sample sentences.
+
+        Args:
+            sentences: 1-D tensors of tokens that end with ``</s>``.
+        """
         states = self.last_states([self._words(sentence) for sentence in sentences])
         self.mean.copy_(states.mean(dim=0))
         self.deviation.copy_(states.std(dim=0, unbiased=False).clamp(min=1e-4))
 
     def load(self, direction: str, language_model: Dict[str, Tensor]) -> None:
-        """Copy the parameters of a ``lstm_lm`` of one direction.
+        """Load the parameters of the language model of one direction, trained as ``lstm_lm``.
 
         Args:
             direction: ``forward`` or ``backward``.
-            language_model: its state dict; its vocabulary may lack up to two symbols added at the
-                end of ours.
+            language_model: its state dict; its vocabulary may lack up to two symbols that were
+                added at the end of the source dictionary.
 
         Raises:
-            ValueError: the model has another architecture, size or vocabulary.
+            ValueError: the model has a different architecture, size or vocabulary.
         """
         at = DIRECTIONS.index(direction)
         lstm, embedding = self.lstms[at], self.embeddings[at].weight
@@ -209,7 +216,13 @@ class SourceMemory(nn.Module):
         )
 
     def forward(self, src_tokens: Tensor, documents: Tensor) -> Tensor:
-        """Compute (rows, 2 d) cells of (rows, S) sentences of the documents (rows,)."""
+        """Compute the memory cell of each source sentence: (rows, 2 d) for GRU states of size d.
+
+        Args:
+            src_tokens: (rows, S) tokens.
+            documents: (rows,) document number of each sentence; the sentences of a document are
+                consecutive.
+        """
         vectors = self.sentences(src_tokens).to(next(self.document_gru.parameters()).dtype)
         vectors = F.dropout(vectors, self.dropout, self.training)
         lengths, rows = sentences_per_document(documents), torch.arange(len(vectors))
@@ -222,10 +235,10 @@ class SourceMemory(nn.Module):
 
 
 class MemnetEncoder(GRUEncoder):
-    """GRU encoder with the source memory of the document.
+    """GRU encoder that also computes the source memory of each document.
 
     Args:
-        *args: see :class:`~fairseq_docmt.modules.rnn.gru_decoder.GRUDecoder`.
+        *args: see :class:`~fairseq_docmt.modules.rnn.gru_encoder.GRUEncoder`.
         memory: source memory, or None.
     """
 
@@ -242,8 +255,9 @@ class MemnetEncoder(GRUEncoder):
                 consecutive. None for isolated sentences.
 
         Returns:
-            Output of :class:`GRUEncoder` with ``source_cells`` [(B, 2 d)], empty without memory or
-            documents, and ``readings``, empty until the memories are read.
+            Output of :class:`GRUEncoder` with ``source_cells``, the memory cells [(B, 2 d)], an
+            empty list without source memory or documents, and ``readings``, an empty list that is
+            filled when the memories are read.
         """
         output = super().forward(src_tokens, src_lengths, **kwargs)
         cells = []
@@ -263,11 +277,13 @@ class MemnetEncoder(GRUEncoder):
 class MemnetDecoder(GRUDecoder):
     """GRU decoder that reads memories of the other sentences of the document.
 
+    A memory has one cell per sentence; a reading is the weighted sum of cells by attention.
+
     Args:
         *args: see :class:`~fairseq_docmt.modules.rnn.gru_decoder.GRUDecoder`.
-        source_size: size of source cells, 0 without source memory.
+        source_size: size of the cells of the source memory, 0 without source memory.
         target_memory: whether there is a target memory.
-        insertion: ``context`` adds readings to the gates of the attending layer
+        insertion: ``context`` adds a projection of the readings to the gates of the lowest layer
             (Memory-to-Context), ``output`` to the logits (Memory-to-Output).
     """
 
@@ -287,7 +303,12 @@ class MemnetDecoder(GRUDecoder):
         nn.init.zeros_(self.of_memory.weight)
 
     def recall_source(self, encoder_out: dict, documents: Tensor) -> Optional[Tensor]:
-        """Read the source memory, giving (rows, s); None without one. See :meth:`recall`."""
+        """Attend from each sentence to the source memory; return (rows, s), or None without memory.
+
+        Args:
+            encoder_out: encoder output of the rows, with cells of size s.
+            documents: (rows,) document number of each sentence.
+        """
         if not encoder_out["source_cells"]:
             return None
         return recall_others(encoder_out["summary"][0], encoder_out["source_cells"][0], documents)
@@ -302,13 +323,13 @@ class MemnetDecoder(GRUDecoder):
     ) -> Tensor:
         """Compute the (rows, d) cells of the target memory: the last states of translations.
 
-        As in the authors' code, translations are read with the readings of the source memory, if
-        any, and without the target memory.
+        As in the authors' code, the decoder gets the vectors read from the source memory, if any,
+        and does not read the target memory.
 
         Args:
             previous: (rows, T) translations as decoder input.
             encoder_out: encoder output of the rows.
-            source_readings: (rows, s) readings of the source memory, or None.
+            source_readings: (rows, s) vectors read from the source memory, or None.
             groupings: groups of rows by the lengths of these translations; None for one group.
         """
         state = super().init_state(encoder_out)
@@ -326,14 +347,13 @@ class MemnetDecoder(GRUDecoder):
         return F.pad(readings, (0, self.readings_size - readings.size(1)))
 
     def recall(self, encoder_out: dict, documents: Tensor, cells=None, own: bool = True) -> Tensor:
-        """Read the memories, giving (rows, r).
+        """Attend to source and target memory; return the concatenated vectors read, (rows, r).
 
         Args:
             encoder_out: encoder output of the rows.
             documents: (rows,) document number of each sentence; the sentences of a document are
                 consecutive.
-            cells: (rows, d) target cells; None without translations, for zero readings of the
-                target memory.
+            cells: (rows, d) target memory cells; None without translations, which gives zeros.
             own: whether the query of a sentence includes its own cell.
         """
         summary, source = encoder_out["summary"][0], self.recall_source(encoder_out, documents)
@@ -344,7 +364,7 @@ class MemnetDecoder(GRUDecoder):
         return torch.cat([readings, recall_others(queries, cells, documents)], dim=-1)
 
     def init_state(self, encoder_out: dict) -> GRUState:
-        """Return the state before the first token, with the readings of each sentence."""
+        """Return the state before the first token, with what each sentence has read from memory."""
         state = super().init_state(encoder_out)
         for values in encoder_out["readings"]:
             state = state._replace(history=PerSentence(values))
@@ -363,7 +383,10 @@ class MemnetDecoder(GRUDecoder):
         features_only=False,
         **_,
     ):
-        """Return (rows, T, V) logits, or with ``features_only`` features, and extra outputs."""
+        """Return (rows, T, vocabulary) logits, or features if requested, and extra outputs.
+
+        With Memory-to-Output, the memories contribute to the logits.
+        """
         output, extra = super().forward(
             prev_output_tokens, encoder_out, incremental_state, features_only
         )

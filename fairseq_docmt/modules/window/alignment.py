@@ -30,7 +30,11 @@ class LengthRatio(nn.Module):
 
     @torch.no_grad()
     def count(self, sources: Tensor, targets: Tensor) -> None:
-        """Add B documents with (B,) ``sources`` and ``targets`` tokens to the average."""
+        """Include B documents in the average.
+
+        Args:
+            sources, targets: (B,) numbers of source and target tokens of each document.
+        """
         ratios = (2 * self.UNITS * sources + targets).div(2 * targets, rounding_mode="floor")
         self.total += ratios.sum()
         self.documents += len(targets)
@@ -42,7 +46,7 @@ class LengthRatio(nn.Module):
 
     @classmethod
     def of_totals(cls, sources: int, targets: int) -> "LengthRatio":
-        """Create a ratio from the token counts of older checkpoints, as a single document.
+        """Create a ratio from the total token counts in older checkpoints, counted as one document.
 
         Args:
             sources, targets: numbers of source and target tokens in training.
@@ -54,13 +58,13 @@ class LengthRatio(nn.Module):
 
 
 class SourceSentences(NamedTuple):
-    """Columns of the source sentences of each batch row.
+    """Start positions of the source sentences of each batch row.
 
     Attributes:
-        starts: (B, N) first column of each sentence; rows with fewer sentences repeat the start of
-            their last one.
-        first: (B,) first column without padding.
-        last: (B,) last column without padding.
+        starts: (B, N) first position of each of up to N sentences; rows with fewer sentences repeat
+            the start of their last sentence.
+        first: (B,) first position that is not padding.
+        last: (B,) last position that is not padding.
     """
 
     starts: Tensor
@@ -69,7 +73,7 @@ class SourceSentences(NamedTuple):
 
     @classmethod
     def of(cls, separators: Tensor, padding: Optional[Tensor]) -> "SourceSentences":
-        """Find sentences from masks of separators and padding, (B, S) each."""
+        """Find the sentences from a separator mask and a padding mask (or None), (B, S) each."""
         bsz, length = separators.shape
         columns = torch.arange(length, device=separators.device).expand(bsz, -1)
         if padding is None:
@@ -91,13 +95,13 @@ class SourceSentences(NamedTuple):
 
 
 class SourcePointer(NamedTuple):
-    """Alignment of the latest target token of each row.
+    """Alignment of the latest target token of each row to a source position, updated in decoding.
 
     Attributes:
         source: source sentences of each row.
-        column: (rows,) aligned source column; it may exceed the source length.
+        column: (rows,) aligned source position; it may exceed the source length.
         sentence: (rows,) number of the current target sentence, from 0.
-        read: (rows,) number of tokens read.
+        read: (rows,) number of target tokens read.
     """
 
     source: SourceSentences
@@ -112,23 +116,24 @@ class SourcePointer(NamedTuple):
         return cls(source, source.first - 1, none, none)
 
     def reorder(self, rows: BeamRows) -> "SourcePointer":
-        """Return the values with the rows in the new order ``rows``."""
+        """Return the alignment with its batch rows in the new order ``rows``."""
         state = (x.index_select(0, rows.order) for x in self[1:])
         return SourcePointer(self.source.of_rows(rows.order), *state)
 
     def advance(
         self, tokens: Tensor, separator: int, padding: int, kind: str, ratio: float
     ) -> Tuple[Tensor, "SourcePointer"]:
-        """Align the queries of the next decoder inputs.
+        """Align the next decoder inputs to source positions.
 
         Args:
             tokens: (rows, T) decoder input, right-padded.
-            separator, padding: indices of these symbols.
+            separator, padding: indices of ``<sep>`` and padding.
             kind: one of :data:`ALIGNMENTS`.
             ratio: source tokens per target token, for ``linear``.
 
         Returns:
-            (rows, T) aligned columns, and the alignment after the last token that is not padding.
+            (rows, T) aligned source positions, and the alignment after the last token that is not
+            padding.
         """
         is_token = tokens.ne(padding)
         read = self.read.unsqueeze(1) + is_token.cumsum(dim=1)
@@ -147,10 +152,18 @@ class SourcePointer(NamedTuple):
         return held, after
 
     def _by_sentence(self, starts_sentence, sentence, read) -> Tensor:
-        """Align one to one within each sentence.
+        """Align target tokens one to one with source tokens within each sentence.
 
-        The column increases by one per token; a separator moves it to the start of its source
-        sentence.
+        The source position increases by one per token; a separator moves it to the start of the
+        source sentence with the same number.
+
+        Args:
+            starts_sentence: (rows, T) True at separators.
+            sentence: (rows, T) sentence number of each token.
+            read: (rows, T) number of tokens read up to and including each token.
+
+        Returns:
+            (rows, T) aligned source positions, which may exceed the source length.
         """
         number = sentence.clamp(max=self.source.starts.size(1) - 1)
         starts = self.source.starts.gather(1, number)
@@ -164,16 +177,17 @@ class SourcePointer(NamedTuple):
 def align_references(
     tokens: Tensor, source: SourceSentences, separator: int, padding: int, kind: str
 ) -> Tensor:
-    """Align whole references in training.
+    """Align the tokens of whole references to source positions in training.
 
     Args:
         tokens: (B, T) decoder input, right-padded.
         source: source sentences of each row.
-        separator, padding: indices of these symbols.
-        kind: ``linear``, by the length ratio of each pair, or ``sentence``.
+        separator, padding: indices of ``<sep>`` and padding.
+        kind: ``linear``, by the length ratio of each pair, or ``sentence``, one to one within each
+            sentence.
 
     Returns:
-        (B, T) aligned source columns.
+        (B, T) aligned source positions.
     """
     if kind == "sentence":
         return SourcePointer.init_state(source).advance(tokens, separator, padding, kind, 1.0)[0]

@@ -1,4 +1,4 @@
-"""Decoder of ``window_attn_transformer``."""
+"""Decoder of ``window_attn_transformer``, which attends to source windows around aligned tokens."""
 
 import torch
 
@@ -34,7 +34,10 @@ class WindowTransformerDecoder(StatefulDecoder):
         return self.length_ratio.value()
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
-        """Compute the features of whole sequences (teacher forcing)."""
+        """Compute features with window attention around aligned tokens (teacher forcing).
+
+        In training, the length ratios of the batch are added to the average.
+        """
         source, source_padding, separators = batch_first_source(encoder_out)
         sentences = SourceSentences.of(separators, source_padding)
         if self.training:
@@ -53,39 +56,48 @@ class WindowTransformerDecoder(StatefulDecoder):
         return x, {"attn": weights or [None]}
 
     def init_layers(self, encoder_out):
-        """Return the layer states before the first token, a row for each sentence, and ``rest``.
+        """Return the initial state of each layer, and the alignment before the first token.
 
-        ``rest`` is a state that all layers share, or None.
+        Both have one row per sentence. The alignment is a state that all layers share.
         """
         layers, _ = super().init_layers(encoder_out)
         _, padding, separators = batch_first_source(encoder_out)
         return layers, SourcePointer.init_state(SourceSentences.of(separators, padding))
 
     def marks(self, tokens, rest):
-        """Return aligned source columns, ``centers``, and the alignment after the tokens."""
+        """Return the aligned source positions ``centers`` of new tokens, and the new alignment."""
         ratio = self.train_ratio if self.alignment == "linear" else 1.0
         options = (self.separator, self.padding_idx, self.alignment, ratio)
         centers, pointer = rest.advance(tokens, *options)
         return {"centers": centers}, pointer
 
     def step(self, x, tokens, state):
-        """Read one token of each row, x (rows, C) and tokens (rows,); return as :meth:`read`."""
+        """Run the decoder over one new token of each row, with one source window for all layers.
+
+        Args:
+            x: (rows, C) embeddings.
+            tokens: (rows,) the tokens.
+            state: state before these tokens.
+
+        Returns:
+            (rows, C) features, new layer states and the new alignment.
+        """
         marks, pointer = self.marks(tokens.unsqueeze(1), state.rest)
         source = state.layers[0].source
         seen = self.layers[0].encoder_attn.around(source, marks["centers"].squeeze(1))
         return (*self.extend_layers(x, state, centers=seen), pointer)
 
     def independent(self, tokens, encoder_out, incremental_state, final):
-        """Count the leading tokens whose outputs do not change when the source grows.
+        """Count the leading tokens whose outputs will not change when the source is extended.
 
         Args:
             tokens: (B, T) next tokens, right-padded.
             encoder_out: encoder output.
             incremental_state: state before these tokens.
-            final: (B,) number of leading source columns that do not change any more.
+            final: (B,) number of leading source positions whose encoder output is final.
 
         Returns:
-            (B,) number of leading tokens that attend to these columns only.
+            (B,) number of leading tokens that attend to these positions only.
         """
         window = self.layers[0].encoder_attn.window
         if window is None:
@@ -98,12 +110,13 @@ class WindowTransformerDecoder(StatefulDecoder):
     def with_source(self, incremental_state, encoder_out, unchanged: int):
         """Return the incremental state for a source that has become longer.
 
-        All tokens read so far must be :meth:`independent` of the new part.
+        All tokens read so far must be :meth:`independent` of the new source tokens.
 
         Args:
             incremental_state: state with the shorter source.
-            encoder_out: output of the encoder for the longer source.
-            unchanged: number of leading source columns that are unchanged in all rows.
+            encoder_out: encoder output of the longer source.
+            unchanged: number of leading source positions whose encoder output is unchanged in all
+                rows.
         """
         state = stored_state(incremental_state)
         source, padding, separators = batch_first_source(encoder_out)

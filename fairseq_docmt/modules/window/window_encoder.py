@@ -1,7 +1,7 @@
-"""Encoder of ``window_attn_transformer``, which can go on where a source has grown.
+"""Encoder of ``window_attn_transformer``, which can extend the encoding of a growing source.
 
-When sentences are appended, only the former ending (``</s>`` and what follows it) and the outputs
-within reach of it change; all other encoder outputs are reused.
+When sentences are appended, only the outputs of the former ending (``</s>`` and what follows it)
+and of the tokens within reach of it change; all other encoder outputs are reused.
 """
 
 from typing import List, NamedTuple, Optional
@@ -15,12 +15,12 @@ from fairseq_docmt.modules.window.window_layers import WindowEncoderLayer
 
 
 class GrowingSource(NamedTuple):
-    """Sources with the outputs of all encoder layers.
+    """Sources to which sentences may be appended, with the outputs of all encoder layers.
 
     Attributes:
         lengths: (B,) number of tokens of each source.
         levels: embeddings, then the output of each layer, (B, S, C), right-padded.
-        final: (B,) number of leading output columns that further tokens cannot change.
+        final: (B,) number of leading output positions that further tokens cannot change.
     """
 
     lengths: Tensor
@@ -43,13 +43,13 @@ def encode_growing(
     before: Optional[GrowingSource],
     ending: int = 1,
 ) -> GrowingSource:
-    """Encode sources, reusing the encoding of their beginnings.
+    """Encode sources, reusing the earlier encoding of shorter versions of them.
 
     The result equals encoding from scratch, up to rounding.
 
     Args:
         layers: encoder layers with window attention.
-        reach: window size: tokens on each side that a layer attends to.
+        reach: window size: number of tokens on each side that a layer attends to.
         embedded: (B, S, C) input of the first layer, right-padded.
         lengths: (B,) number of tokens of each source.
         before: encoding of the shorter sources; None in the first call.
@@ -76,7 +76,7 @@ def _with_new_end(layer, reach, x, lengths, known: Optional[Tensor], changed: in
         layer, reach: encoder layer and its window size.
         x: (B, S, C) input, right-padded.
         lengths: (B,) number of tokens of each source.
-        known: (B, S', C) earlier output, or None.
+        known: (B, S', C) output for the shorter sources, or None.
         changed: number of tokens to compute.
 
     Returns:
@@ -104,17 +104,17 @@ class WindowTransformerEncoder(SharedSourceEncoder):
 
     @property
     def reach(self) -> Optional[int]:
-        """Tokens on each side that a layer attends to, None for all."""
+        """Number of tokens on each side that a layer attends to; None for all tokens."""
         return getattr(self.layers[0].self_attn, "window", None)
 
     def encode_further(self, src_tokens: Tensor, before: Optional[GrowingSource]):
-        """Encode growing sources while decoding, reusing the encoding of their beginnings.
+        """Encode growing sources while decoding, reusing the earlier encoding of shorter versions.
 
         The encoder must have a finite :attr:`reach`.
 
         Args:
             src_tokens: (B, S) tokens, padded on either side.
-            before: encoding of the shorter sources of the same rows, None at first.
+            before: encoding of the shorter sources of the same rows; None in the first call.
 
         Returns:
             Encoder output, right-padded, and the encoding for the next call.
@@ -141,7 +141,7 @@ class WindowTransformerEncoder(SharedSourceEncoder):
         return self._shared(output, tokens), source
 
     def build_encoder_layer(self, cfg):
-        """Build a layer of the encoder."""
+        """Build a layer with window attention or relative positions if the options say so."""
         if cfg.full_encoder_attention and cfg.position == "absolute":
             return super().build_encoder_layer(cfg)
         return wrapped(WindowEncoderLayer(cfg), cfg)

@@ -1,4 +1,8 @@
-"""Attention within a window and its layers (Herold and Ney 2023); fairseq's parameter names."""
+"""Window attention and the layers that use it (Herold and Ney 2023).
+
+Parameters have fairseq's names. Shapes: B batch rows, H heads of size d, T target or S source
+tokens, model dimension C, window size w, N beams.
+"""
 
 from typing import NamedTuple, Optional
 
@@ -48,7 +52,7 @@ class _WindowAttention(AttentionProjections):
             nn.init.normal_(self.relative, std=self.head_dim**-0.5)
 
     def queries(self, x: Tensor) -> Tensor:
-        """Project inputs (B, T, C) to scaled queries (B, H, T, d)."""
+        """Project inputs (B, T, C) to queries (B, H, T, d), scaled by ``d ** -0.5``."""
         return self.split_heads(self.q_proj(x)) * self.head_dim**-0.5
 
     def _attend(self, q, k, v, centers, causal, padding, first: int = 0) -> Tensor:
@@ -63,9 +67,10 @@ class CausalWindowAttention(CachedCausalAttention, _WindowAttention):
     """Causal attention of target tokens to themselves and the ``window`` tokens before."""
 
     def forward(self, x, padding=None, before=None, need_state=False, **_):
-        """Attend from one or more new tokens of each row.
+        """Attend from one or more new tokens of each row to the tokens in their windows.
 
-        In a single step, input and output are (rows, C).
+        See the base class for the arguments. Input and output are (rows, T, C), or (rows, C) in a
+        single step.
         """
         if x.dim() > 2:
             return super().forward(x, padding, before, need_state)
@@ -73,18 +78,27 @@ class CausalWindowAttention(CachedCausalAttention, _WindowAttention):
         return x.squeeze(1), tokens
 
     def attend_sequence(self, q, k, v, padding):
-        """Return (rows, T, C): each of T tokens attends to itself and earlier tokens."""
+        """Attend from each of T tokens to itself and its window; return (rows, T, C)."""
         return self._attend(q, k, v, None, True, padding)
 
     def attend_cached(self, q, tokens):
-        """Return (rows, T, C): each of the latest T cached tokens attends to the cache up to it."""
+        """Attend from the latest T cached tokens to the cache; return (rows, T, C).
+
+        Each of these tokens attends to itself and the cached tokens before it, within the window.
+        """
         first = tokens.keys.size(2) - q.size(2)
         if q.size(2) == 1:
             return self._attend_latest(q, tokens, first)
         return self._attend(q, tokens.keys, tokens.values, None, True, tokens.hidden, first)
 
     def _attend_latest(self, q, tokens, earlier: int) -> Tensor:
-        """Attend from the latest token: the cache holds itself and what is within its window."""
+        """Attend from the latest token to the whole cache, which has the tokens in its window only.
+
+        Args:
+            q: (rows, H, 1, d) query.
+            tokens: cache of the token and ``earlier`` tokens before it.
+            earlier: number of earlier tokens.
+        """
         logits = q @ tokens.keys.transpose(-1, -2)
         if self.relative is not None:
             distance = torch.arange(-earlier, 1, device=q.device)
@@ -105,10 +119,16 @@ class CrossWindowAttention(_WindowAttention):
         return AttendedSource(*self.keys_and_values(source), padding)
 
     def forward(self, x: Tensor, memory: AttendedSource, centers) -> Tensor:
-        """Attend from queries (B, T, C) aligned to source columns ``centers`` (B, T).
+        """Attend from target tokens to the source tokens around their aligned positions.
 
-        In a single step queries are (B * N, C), the N beams of a sentence adjacent, and
-        ``centers`` is what they see, from :meth:`around`.
+        Args:
+            x: (B, T, C) target tokens; in a single step (B * N, C), the N beams of a sentence
+                adjacent.
+            memory: keys and values of the source.
+            centers: (B, T) aligned source positions; in a single step the result of :meth:`around`.
+
+        Returns:
+            Output of the shape of ``x``.
         """
         if x.dim() == 2:
             return self._step(x, memory, centers)
@@ -124,7 +144,7 @@ class CrossWindowAttention(_WindowAttention):
         return logits.masked_fill(self._hidden(memory, centers), -float("inf")).softmax(dim=-1)
 
     def _hidden(self, memory: AttendedSource, centers: Tensor) -> Tensor:
-        """Return a (B, 1, T, S) mask of the source columns that queries do not see."""
+        """Return a (B, 1, T, S) mask, True at source positions outside the window or at padding."""
         length = memory.keys.size(2)
         columns = torch.arange(length, device=centers.device)
         size = length if self.window is None else self.window
@@ -134,7 +154,7 @@ class CrossWindowAttention(_WindowAttention):
         return hidden.unsqueeze(1)
 
     def around(self, memory: AttendedSource, centers: Tensor) -> "SourceWindow":
-        """Return what single queries see of the source, by their ``centers`` (B * N,)."""
+        """Return the source windows of single queries aligned to ``centers``, (B * N,)."""
         bsz, length = memory.keys.size(0), memory.keys.size(2)
         if self.window is None or 2 * self.window + 1 >= length:
             return SourceWindow(None, None, self._hidden(memory, centers.view(bsz, -1)))
@@ -149,7 +169,16 @@ class CrossWindowAttention(_WindowAttention):
         return SourceWindow(columns, owners, hidden[:, None, None])
 
     def _step(self, x: Tensor, memory: AttendedSource, seen: "SourceWindow") -> Tensor:
-        """Attend from one query of each beam; see :meth:`forward`."""
+        """Attend from one query of each beam to its source window.
+
+        Args:
+            x: (B * N, C) target tokens.
+            memory: keys and values of the source.
+            seen: source windows of the queries.
+
+        Returns:
+            (B * N, C) output.
+        """
         if seen.columns is None:
             q = self.queries(x.unflatten(0, (memory.keys.size(0), -1)))  # (B, H, N, d)
             keys, values = memory.keys.transpose(-1, -2), memory.values
@@ -163,12 +192,14 @@ class CrossWindowAttention(_WindowAttention):
 
 
 class SourceWindow(NamedTuple):
-    """What the queries of single steps see of the source, the same in all layers.
+    """Source positions that the queries of a decoding step attend to, the same in all layers.
 
     Attributes:
-        columns: (B * N, 2 w + 1) source columns of each query; None for all columns.
-        owners: (B * N, 1) source row of each query; None with all columns.
-        hidden: mask of hidden columns, (B * N, 1, 1, 2 w + 1) or, with all columns, (B, 1, N, S).
+        columns: (B * N, 2 w + 1) source positions of each query, w on each side of its aligned
+            position; None for all positions.
+        owners: (B * N, 1) source row of each query; None with all positions.
+        hidden: mask, True at positions that are not attended to: (B * N, 1, 1, 2 w + 1) or, with
+            all positions, (B, 1, N, S).
     """
 
     columns: Optional[Tensor]
@@ -177,10 +208,10 @@ class SourceWindow(NamedTuple):
 
 
 class EncoderWindowAttention(_WindowAttention):
-    """Self-attention of source tokens within a window: fairseq's interface."""
+    """Self-attention of source tokens within a window, with fairseq's attention interface."""
 
     def forward(self, query, key, value, key_padding_mask=None, attn_mask=None, **_):
-        """Attend from every source token to those within the window.
+        """Attend from every source token to the source tokens within its window.
 
         Args:
             query: (S, B, C) input; ``key`` and ``value`` are ignored, as they are the same.
@@ -202,7 +233,7 @@ class EncoderWindowAttention(_WindowAttention):
 
 
 def _farthest(cfg) -> Optional[int]:
-    """Return the maximum distance of relative positions, None for absolute ones."""
+    """Return the maximum distance of relative positions, or None for absolute positions."""
     return cfg.attention_window if cfg.position == "relative" else None
 
 
@@ -210,7 +241,7 @@ class WindowEncoderLayer(TransformerEncoderLayerBase):
     """Transformer encoder layer with window attention or relative positions."""
 
     def build_self_attention(self, embed_dim, cfg):
-        """Build the attention of a layer to its own tokens."""
+        """Build self-attention within a window, or full self-attention if the options say so."""
         return EncoderWindowAttention(
             embed_dim,
             cfg.encoder.attention_heads,
@@ -224,7 +255,7 @@ class WindowDecoderLayer(DecoderLayer):
     """Decoder layer with window attention."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
-        """Build the attention to earlier target tokens."""
+        """Build causal attention within a window, or full attention if the options say so."""
         return CausalWindowAttention(
             embed_dim,
             cfg.decoder.attention_heads,
@@ -234,7 +265,7 @@ class WindowDecoderLayer(DecoderLayer):
         )
 
     def build_encoder_attention(self, embed_dim, cfg):
-        """Build the attention to the source."""
+        """Build attention to a window of the source, or to all of it if the options say so."""
         return CrossWindowAttention(
             embed_dim,
             cfg.decoder.attention_heads,
