@@ -1,10 +1,10 @@
-r"""Preprocess raw text as prepare.py did for a binarised folder, or undo it.
+r"""Preprocess raw text as prepare.py did for a binarised folder, or undo the preprocessing.
 
     python data_prep/apply_form.py --data data/de-en/bin --language en mono.en prepared/train.en
     python data_prep/apply_form.py --data data/de-en/bin --language en --undo repaired.en raw.en
 
 For text that was not there when the folder was made, such as monolingual documents or outputs of
-other systems: tokenized, truecased and cut into subwords as the training text was.  Blank lines
+other systems: it is tokenized, truecased and cut into subwords like the training text.  Blank lines
 stay where they are.
 """
 
@@ -24,15 +24,15 @@ from fairseq_docmt.text_form import read_text_forms
 
 
 def line_function(data: str, language: str, undo: bool):
-    """Return a function that preprocesses a raw sentence, or undoes it.
+    """Return a function that preprocesses a raw sentence or, with ``undo``, restores it.
 
     Args:
         data: binarised folder.
         language: language of the text.
-        undo: return the function from preprocessed to raw sentences.
+        undo: True for a function from preprocessed to raw sentences.
 
     Raises:
-        CorpusError: the folder does not say how its text was made, or has no such language.
+        CorpusError: the folder does not describe its preprocessing, or has no such language.
     """
     try:
         forms = read_text_forms(data)
@@ -49,14 +49,14 @@ def line_function(data: str, language: str, undo: bool):
 
 
 def without_symbols(lines: Iterable[str], file: str) -> Iterator[str]:
-    """Yield preprocessed lines, checked for symbols of the model.
+    """Yield preprocessed lines after checking that no word is a reserved symbol of the model.
 
     Args:
         lines: preprocessed lines.
-        file: file of the user, for messages.
+        file: the user's file, for messages.
 
     Raises:
-        CorpusError: a line has a symbol of the model as a word.
+        CorpusError: a line has a symbol of the model, such as ``<sep>``, as a word.
     """
     for number, line in enumerate(lines, start=1):
         word = first_reserved(line.split())
@@ -67,7 +67,7 @@ def without_symbols(lines: Iterable[str], file: str) -> Iterator[str]:
 
 
 def main(arguments=None) -> None:
-    """Convert a file; errors end the program with one sentence."""
+    """Convert the file given on the command line; an error ends the program with one sentence."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

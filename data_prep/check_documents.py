@@ -38,7 +38,7 @@ Row = Tuple[Optional[str], Optional[str]]
 
 
 class CorpusError(ValueError):
-    """An error in a corpus; the message is one sentence with file, line and fix."""
+    """Error in a corpus, whose message is one sentence with file, line and fix."""
 
 
 class Counts(NamedTuple):
@@ -56,11 +56,12 @@ def read_lines(path: str) -> List[str]:
 def iterate_lines(path: str) -> Iterator[str]:
     """Yield the lines of a UTF-8 file; lines end with LF, CRLF or CR, as for fairseq.
 
-    The whole file is checked before its first line comes, and never held in memory.
+    The encoding of the whole file is checked before the first line is yielded.  The file is never
+    held in memory as a whole.
 
     Raises:
         CorpusError: the file cannot be read or is a pipe, begins with a byte order mark, has a line
-            that is not UTF-8, or mixes CR with LF, or a line is too long.
+            that is not UTF-8 or too long, or mixes CR with LF.
     """
     if Path(path).is_fifo():
         raise CorpusError(
@@ -78,7 +79,7 @@ def iterate_lines(path: str) -> Iterator[str]:
 
 
 def refuse_long(line: str, name: str, number: int) -> None:
-    """Raise a CorpusError if a line is longer than any sentence."""
+    """Raise a CorpusError if a line is so long that line ends are probably missing."""
     if len(line) > LONGEST:
         raise CorpusError(
             f"{name}: line {number} has {len(line):,} characters, and lines are limited to "
@@ -131,19 +132,21 @@ def _first_invalid_line(path: str) -> int:
 
 
 def without_odd_line_breaks(line: str) -> str:
-    """Replace line breaks that only some programs recognise by spaces."""
+    """Replace characters that only some programs recognise as line breaks by spaces."""
     return LINE_BREAKS_OF_OTHERS.sub(" ", line)
 
 
 def check_lines(src: Iterable[str], tgt: Iterable[str], src_name: str, tgt_name: str) -> Counts:
-    """Check the lines of both sides; they are read once, block by block.
+    """Check that the lines of both sides form a parallel corpus; return its :class:`Counts`.
+
+    The lines are read once, block by block.
 
     Args:
         src, tgt: lines of the two sides.
         src_name, tgt_name: file names for error messages.
 
     Raises:
-        CorpusError: the first error.
+        CorpusError: an error was found; only the first is reported.
     """
     names = (src_name, tgt_name)
     documents, sentences, first, inside = 0, 0, 1, False
@@ -175,12 +178,12 @@ def blocks_of(items: Iterable, size: int) -> Iterator[list]:
 
 
 def _faults_of_side(lines: List[str], name: str, first: int) -> Iterator[Fault]:
-    """Yield the first error of each kind that can be found on one side alone.
+    """Yield line number and message of errors on one side, only the first of each kind.
 
     Args:
-        lines: some lines of the side.
+        lines: consecutive lines of the side.
         name: file name for error messages.
-        first: number of the first of the lines.
+        first: line number of the first of these lines.
     """
     if first == 1 and lines[0].startswith(BYTE_ORDER_MARK):
         yield 1, _byte_order_mark_in(name)
@@ -208,13 +211,13 @@ def _faults_of_side(lines: List[str], name: str, first: int) -> Iterator[Fault]:
 def _first_mismatch(
     block: List[Row], rest: Iterable[Row], names: Tuple[str, str], first: int
 ) -> Iterator[Fault]:
-    """Yield an error for the first line at which the sides do not match, if any.
+    """Yield line number and message for the first line at which the sides do not match, if any.
 
     Args:
-        block: rows of both sides; None in a row means that a side has ended.
-        rest: the rows after them, read to its end if there is a mismatch.
+        block: pairs of lines; None in a pair means that a side has ended.
+        rest: the pairs after the block, which are counted only if there is a mismatch.
         names: file names for error messages.
-        first: number of the first row.
+        first: line number of the first pair.
     """
     for number, (source, target) in enumerate(block, start=first):
         ended = source is None or target is None
@@ -244,13 +247,13 @@ def _first_mismatch(
 
 
 def check_files(src_path: str, tgt_path: str) -> Counts:
-    """Check the two files of a corpus.
+    """Check the two files of a corpus; return its numbers of documents and sentence pairs.
 
     Warnings are printed if a side is not in the script of the language that its suffix names, if
     both sides are the same text, or if blank lines seem to be missing.
 
     Raises:
-        CorpusError: the first error; files that cannot be read are reported first.
+        CorpusError: an error was found; only the first is reported.
     """
     paths = (src_path, tgt_path)
     counts = check_lines(*map(iterate_lines, paths), *paths)
@@ -264,14 +267,14 @@ def check_files(src_path: str, tgt_path: str) -> Counts:
 def check_scripts(paths: Sequence[str], sides: Iterable[Iterable[str]]) -> None:
     """Check that each side is in the script of the language that its suffix names.
 
-    If only one is not, a warning says so.
+    Warn if only one side is in another script.
 
     Args:
         paths: paths of the two sides.
         sides: their lines.
 
     Raises:
-        CorpusError: each is in the script of the other language.
+        CorpusError: each side is in the script of the other language.
     """
     languages = (path.rpartition(".")[2] for path in paths)
     fault = swapped_scripts(*map(Side, paths, languages, sides))

@@ -1,7 +1,7 @@
 """Shared parts of the readers of published corpora: reading lines, selecting and writing documents.
 
-A reader yields documents, each a list of sentence pairs.  Pairs with an empty side are left out
-here; the rest is checked and written as two files with one sentence per line and a blank line
+A reader yields documents, each a list of sentence pairs.  This module leaves out pairs with an
+empty side, checks the other pairs and writes two files with one sentence per line and a blank line
 between documents.
 """
 
@@ -32,7 +32,7 @@ Document = List[Pair]
 
 
 class LeftOut:
-    """Numbers of pairs and documents that are not written.
+    """Numbers of sentence pairs and documents that are left out of a corpus.
 
     Attributes:
         pairs: sentence pairs with an empty side, in documents that are written.
@@ -49,8 +49,8 @@ class LeftOut:
 def lines_of(path: str) -> Iterator[str]:
     """Yield the lines of a UTF-8 file, which may be compressed by gzip.
 
-    Lines end only with LF, as for the programs that made published corpora; other line breaks
-    become spaces.
+    Only LF ends a line, as in the programs that made published corpora; other line breaks become
+    spaces.
 
     Raises:
         CorpusError: the file cannot be read, or a line is not UTF-8.
@@ -72,7 +72,7 @@ def lines_of(path: str) -> Iterator[str]:
 
 
 def _opened(path: str):
-    """Open a file, which gzip may have compressed."""
+    """Open a file for reading bytes, decompressing it if gzip has compressed it."""
     with open(path, "rb") as stream:
         is_compressed = Path(path).is_file() and stream.read(2) == GZIP
     is_compressed = is_compressed or str(path).endswith(".gz")
@@ -80,12 +80,12 @@ def _opened(path: str):
 
 
 def on_one_line(text: str) -> str:
-    """Replace each character that ends a line, for any program, by a space."""
+    """Replace every character that some program takes for a line end by a space."""
     return without_odd_line_breaks(text.replace("\r", " ").replace("\n", " "))
 
 
 def paired_lines(*paths: str) -> Iterator[Tuple[str, ...]]:
-    """Yield line i of several files together.
+    """Yield tuples of corresponding lines: line i of each file.
 
     Raises:
         CorpusError: a file has fewer lines than the others, or a line is too long.
@@ -114,14 +114,14 @@ def select(
     min_sentences: int = 1,
     complete_documents: bool = False,
 ) -> Iterator[Document]:
-    """Yield documents without the pairs that have an empty side, sentences stripped of white space.
+    """Yield documents without pairs that have an empty side, stripping white space from sentences.
 
     Args:
         documents: documents as read; pairs with two empty sides, and documents without any other
             pairs, are skipped and not counted.
-        left_out: counts of pairs and documents that are left out.
+        left_out: counts to which the omitted pairs and documents are added.
         min_sentences: minimum number of pairs in a document.
-        complete_documents: leave out a whole document if one of its pairs has one empty side.
+        complete_documents: leave out a whole document if a pair has exactly one empty side.
     """
     for document in documents:
         stripped = [(source.strip(), target.strip()) for source, target in document]
@@ -137,15 +137,15 @@ def select(
 def checked_texts(
     documents: Iterable[Document], out: Sequence[str]
 ) -> Tuple[Counts, Dict[str, List[str]]]:
-    """Check both sides; return their counts and, by path, their lines.
+    """Check the text to write; return its :class:`Counts` and the lines for each path.
 
     Args:
         documents: lists of pairs without empty sides.
         out: paths of the two sides.
 
     Raises:
-        CorpusError: the text is empty or has an error, both sides have the same path, or each is in
-            the script of the language of the other.
+        CorpusError: the text is empty or has an error, both sides have the same path, or each side
+            is in the script of the other language.
     """
     if Path(out[0]).resolve() == Path(out[1]).resolve():
         raise CorpusError(f"--out: {out[1]} is the file of both sides; give each its own")
@@ -171,7 +171,7 @@ def checked_texts(
 
 
 def reader_parser(description: str) -> argparse.ArgumentParser:
-    """Create the parser of a reader, with the options that all readers share.
+    """Create the command-line parser of a corpus reader, with the options that all readers share.
 
     Args:
         description: docstring of the reader, with an example.
@@ -200,15 +200,15 @@ def reader_parser(description: str) -> argparse.ArgumentParser:
 def check_not_read(
     out: Iterable[str], given: Iterable, problem: str = "is read; give another file to write"
 ) -> None:
-    """Check that no file is written over one that is read.
+    """Check that no output file would overwrite an input file.
 
     Args:
         out: paths to write.
-        given: values of other arguments: paths, lists of paths, or other values.
-        problem: what the message says after the path.
+        given: values of the other arguments: paths, lists of paths, or values that are no paths.
+        problem: text of the error message after the path.
 
     Raises:
-        CorpusError: a path is in both.
+        CorpusError: a path is both read and written.
     """
     lists = [value if isinstance(value, list) else [value] for value in given]
     read = {Path(path).resolve() for paths in lists for path in paths if isinstance(path, str)}
@@ -218,7 +218,7 @@ def check_not_read(
 
 
 def run_reader(read: Callable[..., Iterable[Document]], args: argparse.Namespace) -> None:
-    """Read and write a corpus and print what was written; report an error in one sentence.
+    """Read, check and write a corpus and print its size; an error ends the program with a message.
 
     Args:
         read: reader, called with the arguments of the command line.

@@ -2,8 +2,8 @@
 
     python data_prep/hold_out.py corpus/all.en corpus/all.de --valid 5 --test 5 --out corpus
 
-Writes ``train``, ``valid`` and ``test`` with the suffixes of the two files.  Documents keep their
-order.
+The script writes ``train``, ``valid`` and ``test`` with the suffixes of the two files.  Documents
+keep their order.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from stages import write_whole
 
 
 def read_corpus(source: str, target: str) -> List[Document]:
-    """Read the documents of two files with blank lines between them.
+    """Read the documents of two parallel files, which blank lines separate.
 
     Raises:
         CorpusError: the files are not a valid corpus.
@@ -31,15 +31,15 @@ def read_corpus(source: str, target: str) -> List[Document]:
 
 
 def split(documents: List[Document], sizes: Dict[str, int], seed: int) -> Dict[str, List[Document]]:
-    """Draw documents for each part.
+    """Draw documents at random for each part of a corpus.
 
     Args:
         documents: all documents.
-        sizes: number of documents to draw, by the name of the part.
+        sizes: part (``valid``, ``test``) -> number of documents to draw.
         seed: random seed.
 
     Returns:
-        Documents by name of the part; the remaining ones are ``train``.
+        Part -> its documents; ``train`` has the documents that are not drawn.
 
     Raises:
         CorpusError: a part would be empty.
@@ -61,10 +61,10 @@ def split(documents: List[Document], sizes: Dict[str, int], seed: int) -> Dict[s
 
 
 def output_paths(args: argparse.Namespace) -> Dict[str, List[str]]:
-    """Return the paths of the two sides of each part.
+    """Return the output paths of both sides of ``train``, ``valid`` and ``test``.
 
     Raises:
-        CorpusError: the sides have the same suffix, or a path is that of an input.
+        CorpusError: both sides have the same suffix, or an output would overwrite an input.
     """
     given = (args.source, args.target)
     suffixes = [Path(path).suffix for path in given]

@@ -1,4 +1,4 @@
-"""Functions from line to line: tokenization, truecasing, subword segmentation.
+"""Functions that preprocess a line: tokenization, truecasing, subword segmentation.
 
 Tokenizers have the same settings as in fairseq, so that ``fairseq-interactive`` tokenizes as in
 training.
@@ -12,14 +12,14 @@ CHINESE = ("zh", "cn", "zho")
 
 
 def choose_tokenizer(name: str, language: str) -> str:
-    """Resolve ``auto``: jieba for Chinese, Moses for other languages."""
+    """Replace ``auto`` by a tokenizer for the language: jieba for Chinese, otherwise Moses."""
     if name != "auto":
         return name
     return "jieba" if language.lower().replace("_", "-").split("-")[0] in CHINESE else "moses"
 
 
 def tokenizer(name: str, language: str) -> LineFunction:
-    """Return the function of a tokenizer.
+    """Return a function that tokenizes a line.
 
     Args:
         name: ``moses``, ``jieba`` or ``none``.
@@ -32,7 +32,7 @@ def _moses(language: str) -> LineFunction:
     from sacremoses import MosesTokenizer
 
     class Tokenizer(MosesTokenizer):
-        """Moses tokenizer with faster character tests: sets that are built only once."""
+        """Moses tokenizer with faster character tests: character sets are built only once."""
 
         def __init__(self, language: str):
             super().__init__(language)
@@ -65,7 +65,7 @@ def _none(language: str) -> LineFunction:
 
 
 def truecaser(model_path: str) -> LineFunction:
-    """Return the function of a Moses truecaser with a model file."""
+    """Return a function that truecases a tokenized line with a Moses model."""
     from sacremoses import MosesTruecaser
 
     moses = MosesTruecaser(model_path)
@@ -73,7 +73,7 @@ def truecaser(model_path: str) -> LineFunction:
 
 
 def subword_segmenter(codes_path: str) -> LineFunction:
-    """Return the function that applies the byte pair encoding of subword-nmt."""
+    """Return a function that splits the words of a line by the BPE merges of subword-nmt."""
     from subword_nmt.apply_bpe import BPE
 
     with open(codes_path, encoding="utf-8") as codes:
@@ -81,7 +81,7 @@ def subword_segmenter(codes_path: str) -> LineFunction:
 
 
 def sentencepiece_segmenter(model_path: str) -> LineFunction:
-    """Return the function that cuts a line into the pieces of a SentencePiece model."""
+    """Return a function that splits a line into the pieces of a SentencePiece model."""
     from sentencepiece import SentencePieceProcessor
 
     model = SentencePieceProcessor(model_file=model_path)

@@ -15,14 +15,15 @@ from documents import Document, paired_lines, reader_parser, run_reader
 
 
 def read_documents(source: str, target: str, mark: str) -> Iterator[Document]:
-    """Yield the documents of two files.
+    """Yield the documents of two parallel files in which a marker line begins each document.
 
     Args:
         source, target: paths.
         mark: line that begins a document.
 
     Raises:
-        CorpusError: the sides differ in their number of lines or in markers, or have no marker.
+        CorpusError: the sides differ in their number of lines or in their markers, have no marker,
+            or begin with text before it.
     """
     document: Document = []
     marked = False

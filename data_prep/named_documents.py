@@ -1,10 +1,10 @@
-r"""Convert named documents to a corpus: a name for each line, or a file for each document.
+r"""Convert documents to a corpus, given a document id for each line or a file for each document.
 
     python data_prep/named_documents.py train.de train.en --docids train.docids \
         --out corpus/train.de corpus/train.en
     python data_prep/named_documents.py talks.de talks.en --out corpus/train.de corpus/train.en
 
-In the first form a file names the document of each line, as in contextual-mt and WMT.  In the
+In the first example, a file names the document of each line, as in contextual-mt and WMT.  In the
 second, each side is a folder with a file for each document; files of a document have the same name
 on both sides, apart from an ending such as ``.de``.
 """
@@ -22,11 +22,11 @@ from fairseq_docmt.readers.files import files_below
 
 
 def documents_of_lines(source: str, target: str, docids: str) -> Iterator[Document]:
-    """Yield the documents of two files, given a file with the document of each line.
+    """Yield the documents of two parallel files, given a file with the document id of each line.
 
     Raises:
-        CorpusError: there are more or fewer names than lines, or a document goes on after another
-            has begun.
+        CorpusError: there are more or fewer ids than lines, or a document's lines are not
+            consecutive.
     """
     names = read_docids(docids)
     document: Document = []
@@ -59,7 +59,7 @@ def documents_of_files(source: str, target: str) -> Iterator[Document]:
     """Yield the documents of two folders, in the order of their names.
 
     Raises:
-        CorpusError: a document is on one side only, or has other lines there.
+        CorpusError: a document is in one folder only, or its sides differ in their number of lines.
     """
     sides = [_by_name(source), _by_name(target)]
     for (folder, files), (other, others) in (sides, sides[::-1]):
@@ -75,7 +75,7 @@ def documents_of_files(source: str, target: str) -> Iterator[Document]:
 
 
 def _by_name(folder: str):
-    """Return a folder and its files by their path in it, without the ending."""
+    """Return the folder, and its files by document name: relative path without the ending."""
     files: Dict[str, Path] = {}
     for file in files_below(folder):
         name = str(file.relative_to(folder).with_suffix(""))
@@ -88,10 +88,10 @@ def _by_name(folder: str):
 
 
 def read(args: argparse.Namespace) -> Iterator[Document]:
-    """Yield the documents.
+    """Yield the documents of two files with ``--docids``, or of two folders.
 
     Raises:
-        CorpusError: there is something wrong with the files, or one argument does not fit another.
+        CorpusError: the files have an error, or the arguments do not fit together.
     """
     folders = [Path(path).is_dir() for path in (args.source, args.target)]
     if all(folders) and args.docids:

@@ -3,8 +3,8 @@ r"""Convert aligned text of OPUS, e.g. OpenSubtitles, with document names to a c
     python data_prep/opus_documents.py OpenSubtitles.de-en.en OpenSubtitles.de-en.de \
         OpenSubtitles.de-en.ids --without contrapro.json --out corpus/all.en corpus/all.de
 
-The inputs are the two texts of the Moses format and the .ids file with the documents and sentences
-of each line.  Consecutive lines from the same two files form a document.
+The inputs are the two texts in Moses format and the .ids file, which gives the documents and
+sentences of each line.  Consecutive lines from the same two files form a document.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from documents import Document, Pair, paired_lines, reader_parser, run_reader
 
 
 class ContraPro:
-    """Segments of ContraPro (Müller et al., 2018), which are to be left out of a corpus.
+    """Segments of the ContraPro test set (Müller et al., 2018) to leave out of a corpus.
 
     A segment is identified by its document, e.g. ``1990_12_345.de`` for ``de/1990/12/345.xml.gz``,
     and by its line in the document, counted from 1.
@@ -59,7 +59,7 @@ class ContraPro:
             files: names of its two files.
 
         Raises:
-            CorpusError: a segment has a different text.
+            CorpusError: a segment has a different text than in ContraPro.
         """
         for name in map(_document_id, files):
             if name in self.segments:
@@ -79,7 +79,10 @@ class ContraPro:
         return text is not None
 
     def check_all_removed(self, ids: str) -> None:
-        """Check that all segments were found.
+        """Check that the corpus had all segments of ContraPro.
+
+        Args:
+            ids: path of the .ids file of the corpus, for the message.
 
         Raises:
             CorpusError: a segment was not found.
@@ -93,7 +96,7 @@ class ContraPro:
 
 
 def _document_id(file: str) -> str:
-    """Return the name of a document, e.g. ``1990_12_345.de`` for ``de/1990/12/345.xml.gz``."""
+    """Return the ContraPro name of a file, ``1990_12_345.de`` for ``de/1990/12/345.xml.gz``."""
     language, *parts = file.split("/")[-4:]
     return "_".join(parts).split(".xml")[0] + "." + language
 
@@ -109,7 +112,8 @@ def read_documents(
         left_out: segments to leave out; the text around them stays one document.
 
     Raises:
-        CorpusError: the files differ in their number of lines, or a line has no two names.
+        CorpusError: the files differ in their number of lines, a line does not have two names, or
+            the lines of a document are not consecutive.
     """
 
     def files(row) -> Tuple[str, str]:

@@ -35,10 +35,10 @@ MODEL_FILES = ("truecaser", "bpe_codes", SENTENCEPIECE)
 
 
 class Step(NamedTuple):
-    """A function from line to line: how it is built, and all that its results depend on.
+    """Preprocessing step: how to build its line function, and everything its results depend on.
 
     Attributes:
-        build: function that builds the line function from ``arguments``.
+        build: function that builds the line function (from a line to a line) from ``arguments``.
         arguments: arguments of ``build``.
         files: model files that the results depend on.
         options: options that the results depend on.
@@ -72,7 +72,7 @@ class Preparation:
             self.prefixes[f"test{number or ''}"] = prefix
 
     def run(self) -> Path:
-        """Run all stages.
+        """Run all stages, from raw text to binarised data.
 
         Returns:
             Path of the binarised folder.
@@ -96,11 +96,17 @@ class Preparation:
         return self._binarise(kind)
 
     def text(self, kind: str, split: str, language: str) -> Path:
-        """Return the path of a text file."""
+        """Return the path of a text file in the working folder.
+
+        Args:
+            kind: state of the text, such as ``raw`` or ``tokenized``.
+            split: ``train``, ``valid``, ``test``, ...
+            language: language of the side.
+        """
         return self.folder / "text" / kind / f"{split}.{language}"
 
     def _check_and_copy(self) -> None:
-        """Check all splits first, then copy them with uniform line ends."""
+        """Check each split and copy it with uniform line ends and stripped lines."""
         for split, prefix in self.prefixes.items():
             paths = [f"{prefix}.{language}" for language in self.languages]
             counts = check_files(*paths)
@@ -114,7 +120,7 @@ class Preparation:
                 self.stages.run(f"raw.{split}.{language}", [Path(path)], raw, {}, copy)
 
     def _check_splits(self, kind: str) -> None:
-        """Compare validation and test sets with the training text, and with each other.
+        """Look for swapped sides and repeated text in validation and test sets.
 
         Raises:
             CorpusError: the sides of a set are swapped.
@@ -138,7 +144,12 @@ class Preparation:
         sanity.check_repetition(lines("train"), {split: lines(split) for split in others})
 
     def _map_files(self, before: str, after: str, choose: Callable[[str], Step]) -> str:
-        """Apply a line function to every file and return the new kind of text."""
+        """Apply a preprocessing step to all files; return the new state of the text, ``after``.
+
+        Args:
+            before, after: states of the text, such as ``raw`` and ``tokenized``.
+            choose: function from a language to its step.
+        """
         for split, prefix in self.prefixes.items():
             for language in self.languages:
                 source = self.text(before, split, language)
@@ -267,7 +278,7 @@ class Preparation:
         return self.folder / "bin"
 
     def _text_form(self, language: str) -> Dict[str, Optional[str]]:
-        """Return the tokenizer, truecasing model and merges of a side, for text_form.json."""
+        """Return the tokenizer and the model files of a language, for text_form.json."""
         truecaser = f"truecase.{language}" if self.args.truecase else None
         model = self._subword_model(language).name
         form = {"tokenizer": self._tokenizer_name(language), "truecaser": truecaser}
@@ -277,11 +288,11 @@ class Preparation:
     def _write_dictionaries(self, kind: str, folder: Path) -> None:
         """Write the same dictionaries as fairseq-preprocess, but faster.
 
-        With SentencePiece they have all pieces of the model: other text has no unknown words.
-        ``--dictionary`` is copied for both sides.
+        With SentencePiece, they have all pieces of the model, so that other text has no unknown
+        words.  The file of ``--dictionary``, if given, is copied for both sides instead.
 
         Raises:
-            CorpusError: a word of the text is a symbol of the model.
+            CorpusError: a word of the text is reserved as a symbol of the model.
         """
         import fairseq_docmt  # noqa: F401, I001  first: it imports fairseq without its messages
         from fairseq.data import Dictionary
@@ -318,7 +329,7 @@ class Preparation:
             dictionary.save(str(folder / f"dict.{language}.txt"))
 
     def _count_words(self, kind: str, language: str) -> Counter:
-        """Count the words of the training text, and look for reserved ones in all texts."""
+        """Count the words of the training text; refuse reserved words in the text of all splits."""
         from fairseq_docmt.symbols import complaint, first_reserved
 
         counts: Counter = Counter()
@@ -335,10 +346,10 @@ class Preparation:
 
 
 def parts_for(workers: int) -> int:
-    """Return the ``--workers`` of fairseq-preprocess that keeps ``workers`` cores busy.
+    """Return the value of fairseq-preprocess ``--workers`` that keeps ``workers`` cores busy.
 
-    It cuts a text into as many parts, and reads the first one when all others are finished; so the
-    parts must be small.
+    fairseq-preprocess cuts a text into that many parts and reads the first part only after all
+    others are finished, so the parts must be small.
     """
     return 1 if workers == 1 else min(4 * workers, workers + 32)
 
@@ -422,7 +433,7 @@ def parse_args(arguments=None) -> argparse.Namespace:
 
 
 def _add_text_options(add) -> None:
-    """Add the options of case, subwords and dictionary."""
+    """Add the options for truecasing, subwords and dictionaries."""
     add("--truecase", action="store_true", help="truecase with a model of the training text")
     add(
         "--subword",
@@ -465,7 +476,7 @@ def _add_text_options(add) -> None:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Check the options.
+    """Check the options of the command line.
 
     Raises:
         CorpusError: an option is invalid, or a file is missing.
@@ -493,10 +504,10 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _check_subwords(args: argparse.Namespace) -> None:
-    """Check the options of subwords that do not belong together, and set their defaults.
+    """Refuse subword options that contradict each other; set the defaults of missing ones.
 
     Raises:
-        CorpusError: an option would have no effect.
+        CorpusError: an option is invalid or would have no effect.
     """
     sentencepiece = args.subword == SENTENCEPIECE or args.sentencepiece_model is not None
     if sentencepiece and args.bpe_operations is not None:
@@ -514,10 +525,10 @@ def _check_subwords(args: argparse.Namespace) -> None:
 
 
 def _check_words(args: argparse.Namespace) -> None:
-    """Check ``--words``.
+    """Check ``--words``, the size of dictionaries of whole words.
 
     Raises:
-        CorpusError: there are subwords or a dictionary already, or no words.
+        CorpusError: the size is below 1, or other options ask for subwords or give a dictionary.
     """
     if args.words < 1:
         raise CorpusError(f"--words must be at least 1, got {args.words}")
@@ -532,7 +543,7 @@ def _check_prefixes(args: argparse.Namespace) -> None:
     """Check that no text is given for two splits.
 
     Raises:
-        CorpusError: a text is given twice.
+        CorpusError: a text is given twice, or an option includes the language suffix.
     """
     given: Dict[Path, str] = {}
     options = [("--train", args.train), ("--valid", args.valid)]
@@ -548,7 +559,7 @@ def _check_prefixes(args: argparse.Namespace) -> None:
 
 
 def main(arguments=None) -> None:
-    """Run the preparation; errors end the program with one sentence."""
+    """Run the preparation; an error ends the program with one sentence."""
     try:
         args = parse_args(arguments)
         folder = Preparation(args).run()

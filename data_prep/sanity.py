@@ -49,12 +49,12 @@ PASSAGE, REPEATED = 3, 0.01
 
 
 class Side(NamedTuple):
-    """A file of a corpus.
+    """One side of a split of a corpus.
 
     Attributes:
-        name: path for messages.
+        name: path, for messages.
         language: suffix of the file.
-        lines: its lines; they are read once.
+        lines: lines of the side, which are read only once.
     """
 
     name: str
@@ -89,7 +89,7 @@ def _script_of_letter(letter: str) -> str:
 
 
 def main_script(lines: Iterable[str]) -> Optional[str]:
-    """Return the script of most letters at the beginning of a text, or None."""
+    """Return the main script at the beginning of a text, such as Latin; None if there is none."""
     counts: Counter = Counter()
     seen = 0
     for line in lines:
@@ -107,9 +107,9 @@ def main_script(lines: Iterable[str]) -> Optional[str]:
 
 
 def swapped_scripts(source: Side, target: Side) -> Optional[str]:
-    """Return an error if each side is in the script of the other language, None if not.
+    """Return an error message if each side is in the script of the other language, else None.
 
-    If only one side is in the script of another language, a warning says so.
+    Warn if only one side is in an unexpected script.
     """
     sides = (source, target)
     codes = (re.split("[-_]", side.language)[0].lower() for side in sides)
@@ -127,7 +127,7 @@ def swapped_scripts(source: Side, target: Side) -> Optional[str]:
 
 
 class KnownWords:
-    """Words of the training text, by which swapped sides of other splits are found.
+    """Words of the training text, used to detect swapped sides in other splits.
 
     Args:
         train: both sides of the training text, tokenized.
@@ -138,7 +138,7 @@ class KnownWords:
         self.words = [set(_words(side.lines, LEARNED)) for side in train]
 
     def swapped(self, split: Sequence[Side]) -> Optional[str]:
-        """Return an error if the words of each side of a split are those of the other side.
+        """Return an error message if the words of a split show that its sides are swapped, or None.
 
         Args:
             split: both sides of another split, tokenized.
@@ -171,7 +171,7 @@ Sides = Tuple[Iterable[str], Iterable[str]]
 
 
 def passages(source: Iterable[str], target: Iterable[str]) -> Iterator[Tuple[int, ...]]:
-    """Yield a key for any three sentence pairs in a row; blank lines are left out."""
+    """Yield a key for every three consecutive sentence pairs, ignoring blank lines."""
     row: Tuple[int, ...] = ()
     for pair in zip(source, target):
         if pair[0].strip():
@@ -185,7 +185,7 @@ def check_repetition(train: Sides, splits: Dict[str, Sides]) -> None:
 
     Args:
         train: lines of both sides of the training text.
-        splits: the same of the other splits, by name.
+        splits: name of each other split -> lines of both sides.
     """
     own = {name: set(passages(*sides)) for name, sides in splits.items()}
     earlier = {"train": set().union(*own.values()).intersection(passages(*train))}

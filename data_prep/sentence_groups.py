@@ -16,15 +16,15 @@ from documents import Document, paired_lines, reader_parser, run_reader
 
 
 def read_groups(source: str, target: str, mark: str) -> Iterator[Document]:
-    """Yield the groups of two files as documents.
+    """Yield the groups of sentences of two parallel files, each group as a document.
 
     Args:
         source, target: paths.
-        mark: separator between sentences.
+        mark: separator between the sentences of a line.
 
     Raises:
-        CorpusError: the mark is blank or in no line, or the sides differ in their groups or in the
-            sentences of a group.
+        CorpusError: the separator is blank or in no line, or the sides differ in their number of
+            lines or in the number of sentences on a line.
     """
     separator, marked = _separator(mark), False
     for number, pair in enumerate(paired_lines(source, target), start=1):
@@ -44,10 +44,10 @@ def read_groups(source: str, target: str, mark: str) -> Iterator[Document]:
 
 
 def _separator(mark: str) -> Pattern:
-    """Return the pattern of a mark.
+    """Return the pattern that finds the separator between sentences.
 
-    Where a sentence is empty, the mark may stand at an end of the line or share a space with the
-    next one.  So a space of the mark only means that no word touches it there.
+    Where a sentence is empty, the separator may stand at an end of the line or share a space with
+    the next separator.  So a space at either end of it only means that no word touches it there.
     """
     word = mark.strip(" ")
     if not word:

@@ -1,4 +1,7 @@
-"""Stages of a preparation: run once, repeated when their input changes, never half written."""
+"""Preparation in stages, with parallel processing of lines and safe writing of files.
+
+A stage runs once, is repeated when its input changes, and never leaves half-written results.
+"""
 
 import collections
 import contextlib
@@ -54,10 +57,10 @@ def _start_worker(build: Callable, arguments: Sequence) -> None:
 
 
 def end_with_parent() -> None:
-    """Let this worker process end when its parent does, however that ends.
+    """Make this worker process end as soon as its parent process ends, even if that was killed.
 
-    A worker that outlives a killed preparation would wait for ever, and keep its folder locked.
-    Interruptions from the keyboard are left to the parent.
+    Otherwise a worker would wait for ever and keep the folder locked.  Keyboard interrupts are left
+    to the parent.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -89,15 +92,15 @@ def map_lines(
 ) -> Iterator[str]:
     """Apply a line function to all lines that are not blank; blank lines stay blank.
 
-    A few blocks of lines are held in memory at a time.
+    Only a few blocks of lines are held in memory at a time.
 
     Args:
         lines: text, with blank lines between documents.
         build: picklable function that builds the line function in each process.
         arguments: arguments of ``build``.
         step: name of the step, for the progress bar and error messages.
-        file: file of the user, for error messages.
-        workers: number of processes; short texts are processed in this one.
+        file: the user's file, for error messages.
+        workers: number of processes; short texts are processed in the current process.
         total: number of lines if known, for the progress bar.
 
     Yields:
@@ -120,7 +123,7 @@ def map_lines(
 def _map(
     lines: Iterable[str], build: Callable, arguments: Sequence, workers: int
 ) -> Iterator[Tuple[str, str]]:
-    """Yield each line with the result of the line function."""
+    """Yield each line together with the result of the line function."""
     # Build it in this process too: a missing package is reported before workers are started.
     _build(build, arguments)
     blocks = blocks_of(lines, CHUNK)
@@ -150,14 +153,14 @@ def _next_results(waiting: Deque[Tuple[List[str], Future]]) -> Iterator[Tuple[st
 
 
 def run_together(works: Sequence[Callable[[], None]], workers: int) -> None:
-    """Run functions at the same time, in processes, or one after another in this one.
+    """Run functions in parallel processes; in this process if there is one worker or function.
 
     Args:
         works: picklable functions without arguments.
-        workers: number of processes.
+        workers: maximum number of processes.
 
     Raises:
-        CorpusError: of the first function that failed.
+        CorpusError: raised by the first function that failed, or a process was killed.
     """
     if min(len(works), workers) == 1:
         for work in works:
@@ -176,7 +179,7 @@ def run_together(works: Sequence[Callable[[], None]], workers: int) -> None:
 
 
 def count_lines(path: Path) -> int:
-    """Return the number of line ends of a file."""
+    """Return the number of line feeds in a file."""
     with open(path, "rb") as stream:
         return sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
 
@@ -189,7 +192,7 @@ def progress(items: Iterable, name: str, total: Optional[int] = None) -> Iterabl
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Name ``path`` in errors of the operating system that name no file, such as a full disk."""
+    """Add ``path`` to errors of the operating system that name no file, such as a full disk."""
     try:
         yield
     except OSError as error:
@@ -199,21 +202,21 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write a text file."""
+    """Write lines to a UTF-8 text file."""
     with naming(path), open(path, "w", encoding="utf-8", newline="\n") as stream:
         stream.writelines(line + "\n" for line in lines)
 
 
 def write_whole(texts: Mapping[str, Iterable[str]]) -> None:
-    """Write text files through temporary ones, all of them or none; create their folders.
+    """Write text files by way of temporary files: either all of them or none.
 
-    Links are followed.
+    Missing folders are created, and links are followed.
 
     Args:
-        texts: lines by path.
+        texts: path -> lines to write.
 
     Raises:
-        CorpusError: a file cannot be written, or is none, such as a pipe or a device.
+        CorpusError: a file cannot be written, or a path is a pipe or a device.
     """
     names = {Path(path).resolve(): path for path in texts}
     for path, given in names.items():
@@ -246,7 +249,7 @@ class Stages:
     """Runner of stages whose results are in one folder.
 
     Args:
-        folder: folder of the results and of the stamps of finished stages.
+        folder: folder for the results and for records of finished stages.
     """
 
     def __init__(self, folder: Path):
@@ -256,7 +259,7 @@ class Stages:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other preparations out of the folder.
+        """Lock the folder, so that no other preparation writes to it at the same time.
 
         Raises:
             CorpusError: another preparation is running there.
@@ -282,7 +285,7 @@ class Stages:
         options: dict,
         work: Callable[[Path], None],
     ) -> None:
-        """Make ``output``, unless it exists, unchanged, from the same inputs and options.
+        """Make ``output`` unless it exists, is unchanged and has the same inputs and options.
 
         Args:
             name: unique name of the stage.
@@ -326,7 +329,7 @@ def _read_stamp(path: Path) -> dict:
 
 
 def _files_of(output: Path) -> Dict[str, Path]:
-    """Return the files of a result by their names below it; a single file has the name ''."""
+    """Return relative name -> path for the files of a result; a single file has the name ''."""
     if not output.is_dir():
         return {"": output}
     paths = sorted(path for path in output.rglob("*") if path.is_file())
@@ -334,7 +337,7 @@ def _files_of(output: Path) -> Dict[str, Path]:
 
 
 def _described(path: Path) -> dict:
-    """Return size and checksum of a file."""
+    """Return the size and checksum of a file, by which later changes are noticed."""
     return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 

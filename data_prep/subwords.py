@@ -21,8 +21,8 @@ def learn_codes(
         sources: tokenized text; merges are learned jointly from all files.
         output: file of merges.
         operations: number of merges; fewer are learned if no pair occurs twice.
-        total_symbols: whether ``operations`` is the size of the vocabulary, with all characters at
-            the end of words and before it.
+        total_symbols: whether ``operations`` also counts the initial symbols: characters inside
+            words and characters at the end of words.
 
     Raises:
         CorpusError: there is nothing to merge, or there are too many characters.
@@ -56,7 +56,7 @@ def learn_codes(
 
 
 def learn_sentencepiece(sources: Sequence[Path], output: Path, size: int) -> None:
-    """Learn a unigram model of SentencePiece, with bytes for characters that it does not have.
+    """Learn a SentencePiece unigram model that splits unknown characters into bytes.
 
     Args:
         sources: text; the model is learned jointly from all files.
@@ -64,7 +64,7 @@ def learn_sentencepiece(sources: Sequence[Path], output: Path, size: int) -> Non
         size: number of pieces; fewer are learned from little text.
 
     Raises:
-        CorpusError: there are more characters than pieces.
+        CorpusError: the model cannot be learned, as when there are more characters than pieces.
     """
     from sentencepiece import SentencePieceTrainer
 
@@ -95,7 +95,7 @@ def _sentences(sources: Sequence[Path]) -> Iterator[str]:
 
 
 def pieces_of(model: Path) -> List[str]:
-    """Return all pieces of a SentencePiece model that text can have.
+    """Return all pieces of a SentencePiece model that can occur in segmented text.
 
     Raises:
         CorpusError: the file is not a model.

@@ -7,10 +7,11 @@ r"""Prepare text with marked supporting words for attention regularization.
         --out data/bin/train.en-fr.supporting.jsonl
 
 ``<p>`` and ``</p>`` stand around ambiguous words, ``<hon>`` and ``<hoff>`` around the words that
-show how to translate them (the marks of SCAT, Yin et al., 2021).  In a document, the words of one
-number belong together, as in ``<p2>``, ``</p2>``, ``<hon2>``, ``<hoff2>``, or all without a number.
-``strip`` writes the text without marks, for prepare.py; ``link`` finds the marked words in the
-prepared text and writes which subwords belong together.
+show how to translate them (the marks of SCAT, Yin et al., 2021).  In a document, words whose
+marks have the same number belong together, as in ``<p2>``, ``</p2>``, ``<hon2>``, ``<hoff2>``, and
+so do all words whose marks have no number.  ``strip`` writes the text without marks, for
+prepare.py; ``link`` finds the marked words in the prepared text and writes which subwords belong
+together.
 """
 
 import argparse
@@ -34,7 +35,7 @@ SIDES = ("source", "target")
 
 
 class Marked(NamedTuple):
-    """A marked word: its mark, the number in the mark ("" if it has none), and its place."""
+    """Marked word: kind of mark (p or hon), its number or "", and first and end character."""
 
     kind: str
     number: str
@@ -43,9 +44,9 @@ class Marked(NamedTuple):
 
 
 def without_marks(text: str) -> Tuple[str, List[Marked]]:
-    """Return a line without its marks, and the marked words.
+    """Return a line without its marks, and its marked words.
 
-    Marks without a counterpart mark nothing, nor do those around a part of a word, such as
+    Marks without a counterpart are ignored, as are marks around a part of a word, such as
     ``sp<p>it</p>e``.
     """
     plain, words = between_marks(text)
@@ -53,7 +54,7 @@ def without_marks(text: str) -> Tuple[str, List[Marked]]:
 
 
 def between_marks(text: str) -> Tuple[str, List[Marked]]:
-    """Return a line without marks, and the words between marks that belong together."""
+    """Return a line without its marks, and all words between an opening and a closing mark."""
     text = BROKEN.sub(r"\1\2", text)
     plain, words, opened, last = "", [], {}, 0
     for mark in MARK.finditer(text):
@@ -69,7 +70,10 @@ def between_marks(text: str) -> Tuple[str, List[Marked]]:
 
 
 def is_whole(text: str, word: Marked) -> bool:
-    """Return whether letters stand on neither side of a word, except in scripts without case."""
+    """Return whether a marked word is a whole word: no letter touches it on either side.
+
+    In scripts without upper and lower case, every word counts as whole.
+    """
 
     def inside(place: int) -> bool:
         if not 0 < place < len(text):
@@ -85,10 +89,10 @@ def is_whole(text: str, word: Marked) -> bool:
 def marked_documents(args: argparse.Namespace) -> Iterator[Document]:
     """Yield documents with their marks, without the pairs that have an empty side.
 
-    With ``--context``, a document is a line of context and its sentence.
+    With ``--context``, each document consists of a context line and the sentence after it.
 
     Raises:
-        CorpusError: a file cannot be read, has fewer lines than the others, or no text has marks.
+        CorpusError: a file cannot be read, has fewer lines than the others, or there are no marks.
     """
     marks = alone = 0
     for document in _documents(args):
@@ -135,10 +139,10 @@ def plain_documents(args: argparse.Namespace) -> Iterator[Document]:
 
 
 def tokens_of(text: str, words: Sequence[Marked], subwords: Sequence[str]) -> List[List[int]]:
-    """Return for each marked word of a line its subwords, an empty list if it is not found.
+    """Return the indices of the subwords of each marked word in a line; none if it is not found.
 
-    The letters of the text are aligned with those of its subwords, which the tokenizer may have
-    escaped and the truecaser changed in case.
+    The letters of the text are aligned with the letters of the subwords, in which the tokenizer may
+    have escaped characters and the truecaser changed case.
     """
     if not words:
         return []
@@ -162,12 +166,12 @@ def tokens_of(text: str, words: Sequence[Marked], subwords: Sequence[str]) -> Li
 
 
 class Links:
-    """Marked words of a corpus by subwords.
+    """Links from ambiguous words to their supporting words, as indices of subwords.
 
     Attributes:
-        found, missing: numbers of marked words that are in the prepared text, or not.
-        records: for each line with ambiguous words and their number, what
-            :mod:`fairseq_docmt.data.supporting_words` reads.
+        found, missing: numbers of marked words that were and were not found in the prepared text.
+        records: a record for each line and number with ambiguous words, in the format of
+            :mod:`fairseq_docmt.data.supporting_words`.
     """
 
     def __init__(self):
@@ -175,12 +179,12 @@ class Links:
         self.records: List[dict] = []
 
     def add(self, document: Document, subwords: Sequence[Tuple[str, ...]], first: int) -> None:
-        """Add a document.
+        """Find the marked words of a document and add their links.
 
         Args:
-            document: pairs with marks.
-            subwords: the same pairs as prepared.
-            first: line of its first sentence.
+            document: sentence pairs with marks.
+            subwords: the same pairs in the prepared text, cut into subwords.
+            first: line number of the first sentence, from 0.
         """
         ambiguous: dict = defaultdict(lambda: {side: [] for side in SIDES})
         supporting: dict = defaultdict(lambda: {side: defaultdict(list) for side in SIDES})
@@ -202,15 +206,15 @@ class Links:
 
 
 def link(documents: Iterable[Document], subwords: Iterator[Tuple[str, ...]], name: str) -> Links:
-    """Find the marked words of documents in the prepared text.
+    """Find the marked words of documents in the prepared text; return their links.
 
     Args:
-        documents: pairs with marks.
-        subwords: line i of both sides of the prepared text.
+        documents: sentence pairs with marks.
+        subwords: lines of the prepared text, both sides together.
         name: name of the prepared text in messages.
 
     Raises:
-        CorpusError: the prepared text has other lines, or many words are not in it.
+        CorpusError: the lines of the prepared text differ, or many marked words are not in it.
     """
     links, line = Links(), 0
     fix = "prepare the text that strip writes, without leaving out lines"
@@ -262,7 +266,7 @@ def parse_args(arguments=None) -> argparse.Namespace:
 
 
 def main(arguments=None) -> None:
-    """Run a command; errors end the program with one sentence."""
+    """Run the command ``strip`` or ``link``; an error ends the program with one sentence."""
     args = parse_args(arguments)
     if args.command == "strip":
         args.min_sentences, args.complete_documents = 1, False

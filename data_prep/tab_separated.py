@@ -14,7 +14,7 @@ from documents import Document, lines_of, reader_parser, run_reader
 
 
 def read_documents(path: str) -> Iterator[Document]:
-    """Yield the documents of a file.
+    """Yield the documents of a file with tab-separated sentence pairs.
 
     Args:
         path: file with two cells per row, separated by a tab; a row with two blank cells ends a

@@ -3,7 +3,7 @@ r"""Convert documents marked by tags, as in IWSLT and WMT, to a corpus of docume
     python data_prep/tagged_documents.py --source dev2010.zh.xml --target dev2010.en.xml \
         --out corpus/valid.zh corpus/valid.en
 
-Reads sets (``*.xml``, ``*.sgm``: segments in documents) and training files of IWSLT
+The script reads test sets (``*.xml``, ``*.sgm``: segments in documents) and training files of IWSLT
 (``train.tags.*``: text between lines of tags).  Several files are concatenated.  The XML of WMT
 from 2021 on, with source and references in one file, is read by
 ``fairseq-docmt convert``.
@@ -72,7 +72,7 @@ def _segments_of_set(lines: List[str], path: str) -> Segments:
 
 
 def _check_one_text(segments: list, path: str) -> None:
-    """Raise a CorpusError if the segments of a document belong to several texts."""
+    """Raise a CorpusError if a document has several texts, such as source and reference."""
     first, *others = [next(segment.iterancestors(*TEXTS), None) for segment in segments]
     for segment, text in zip(segments[1:], others):
         if text is not first:
@@ -105,7 +105,7 @@ def _lines_among_tags(lines: List[str]) -> Segments:
 
 
 def _ids(lines: List[str]) -> List[Tuple[str, ...]]:
-    """Return the ids of the documents of a set, each followed by those of its segments."""
+    """Return for each document of a set its id, followed by the ids of its segments."""
     found: List[List[str]] = []
     for line in lines:
         for tag, name, _, value in ID.findall(line):
@@ -117,7 +117,7 @@ def _ids(lines: List[str]) -> List[Tuple[str, ...]]:
 
 
 def _check_ids(names: Tuple[str, str], texts: Sequence[List[str]]) -> None:
-    """Raise a CorpusError if documents or segments of a pair of sets have different ids."""
+    """Raise a CorpusError if documents or segments have different ids in source and target set."""
     for one, other in zip(*map(_ids, texts)):
         if one != other and len(one) == len(other):
             pair = next(pair for pair in zip(one, other) if pair[0] != pair[1])
@@ -129,7 +129,7 @@ def _check_ids(names: Tuple[str, str], texts: Sequence[List[str]]) -> None:
 
 
 def read_documents(sources: Sequence[str], targets: Sequence[str]) -> Iterator[Document]:
-    """Yield the documents of pairs of files.
+    """Yield the documents of pairs of source and target files.
 
     Args:
         sources, targets: paths; file i of one side is the translation of file i of the other.

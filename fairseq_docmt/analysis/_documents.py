@@ -25,7 +25,7 @@ from matplotlib import pyplot  # noqa: E402
 
 
 class Document(NamedTuple):
-    """A document, or a window or part of one, with its references as a batch for the model.
+    """One example (a document, window or part) with its references, as a batch for the model.
 
     Attributes:
         sample: batch of one row per sentence, or of a single row of joined sentences.
@@ -56,7 +56,7 @@ def parser_of(description: str) -> argparse.ArgumentParser:
 
 
 def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """Parse the command line of an analysis that has the options of :func:`parser_of`.
+    """Parse and check the command line of an analysis.
 
     Raises:
         UserError: ``--documents`` is negative, or ``--out`` cannot be a folder.
@@ -69,10 +69,10 @@ def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
 
 
 def check_folder(out: Path) -> None:
-    """Refuse a folder for results that is a file, or is in one, before anything is computed.
+    """Refuse a results folder whose path is a file or leads through one, before any computation.
 
     Raises:
-        UserError: the path is a file, or a parent of it is.
+        UserError: the path or one of its parents is a file.
     """
     for path in (out, *out.parents):
         if path.exists() and not path.is_dir():
@@ -80,7 +80,7 @@ def check_folder(out: Path) -> None:
 
 
 def load(path: str, data: str):
-    """Load model and task of a checkpoint.
+    """Load a checkpoint; return its model, in evaluation mode, and its task.
 
     Raises:
         UserError: the file does not exist or is damaged.
@@ -96,13 +96,13 @@ def documents_of(task, split: str, most: int = 0) -> Iterator[Document]:
     """Yield the documents of a split with their references.
 
     Args:
-        task: document task.  Those with whole documents or windows yield their training examples,
-            of which a document can have several.
+        task: document task.  A task that joins sentences yields its examples (windows, documents or
+            parts), of which a document can have several.
         split: name of the split.
         most: maximum number of documents; 0 for all.
 
     Raises:
-        UserError: the task has no documents.
+        UserError: the checkpoint is not of a document task.
     """
     task.load_dataset(split)
     view = task.dataset(split)
@@ -119,7 +119,7 @@ def require_streams(task) -> None:
     """Refuse a task that does not read documents sentence by sentence.
 
     Raises:
-        UserError: naming the task.
+        UserError: the task is another one; the message names it.
     """
     if task.cfg._name != "sentence_stream_translation":
         raise UserError(
@@ -129,7 +129,7 @@ def require_streams(task) -> None:
 
 
 def document_of(task, split: str, number: int) -> Document:
-    """Return a document of a split by its number, from 1.
+    """Return a document of a split by its number, counted from 1.
 
     Raises:
         UserError: the number is below 1, or the split has fewer documents.
@@ -173,7 +173,7 @@ def _joined(view, task, most: int) -> Iterator[Document]:
 
 
 def _ungrouped(sample: dict) -> dict:
-    """Return a batch without row groups, so that outputs have a row for each sentence."""
+    """Return a batch not grouped by length, so that outputs have a row for each sentence."""
     groups = ("row_groups", "draft_groups")
     net_input = {key: x for key, x in sample["net_input"].items() if key not in groups}
     return {**sample, "net_input": net_input}
@@ -181,7 +181,7 @@ def _ungrouped(sample: dict) -> dict:
 
 @contextlib.contextmanager
 def gradients_through_all_sentences(model):
-    """Let gradients pass through recurrent memories over any number of sentences."""
+    """Temporarily let gradients pass through recurrent memories over any number of sentences."""
     memories = [m for m in model.modules() if isinstance(m, SentenceMemory)]
     before = [memory.gradient_sentences for memory in memories]
     for memory in memories:
@@ -194,7 +194,7 @@ def gradients_through_all_sentences(model):
 
 
 def write_results(folder: Path, name: str, results, figure) -> None:
-    """Write ``NAME.json`` and ``NAME.png`` to a folder and print their path."""
+    """Write results to ``NAME.json`` and a figure to ``NAME.png``, and print both paths."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
     figure.tight_layout()

@@ -1,9 +1,9 @@
-"""Measure the attention of each target sentence on its own source sentence.
+"""Measure how much each target sentence attends to its own source sentence.
 
     fairseq-docmt attention-share DATA --path CHECKPOINT
 
-Herold and Ney (2023), table 1: the share of this attention drops as the context grows.  References
-take the place of translations.
+Herold and Ney (2023), table 1: the share of this attention drops as the context grows.  Reference
+translations are used as the target.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from fairseq_docmt.modules.sentences import source_sentences
 
 
 class Symbols(NamedTuple):
-    """Indices of ``<sep>`` on both sides, and of padding."""
+    """Dictionary indices of ``<sep>`` on both sides, and of padding."""
 
     source_separator: int
     target_separator: int
@@ -31,16 +31,16 @@ class Symbols(NamedTuple):
 
     @classmethod
     def of(cls, task) -> "Symbols":
-        """Return the symbols of a task's dictionaries."""
+        """Return the indices of these symbols in a task's dictionaries."""
         source, target = task.source_dictionary, task.target_dictionary
         return cls(separator_index(source), separator_index(target), target.pad())
 
 
 def shares(attention: Tensor, source: Tensor, previous: Tensor, symbols: Symbols) -> Tensor:
-    """Compute the attention mass of each target token on its own source sentence.
+    """Compute the attention mass that each target token has on its corresponding source sentence.
 
     Args:
-        attention: (B, T, S) weights that sum to 1 over S.
+        attention: (B, T, S) weights of T target tokens, which sum to 1 over S source tokens.
         source: (B, S) source tokens; a separator belongs to the sentence before it.
         previous: (B, T) decoder input; the token after a separator begins the next sentence.
         symbols: indices of ``<sep>`` and padding.
@@ -74,12 +74,12 @@ def _number_of_layers(model) -> int:
 
 @torch.no_grad()
 def attention_share(model, samples: Iterable[dict], symbols: Symbols) -> List[float]:
-    """Compute the share of each decoder layer over batches with references, in percent.
+    """Compute for each decoder layer the percentage of attention on the corresponding sentence.
 
     Args:
         model: encoder-decoder whose decoder returns the cross-attention of a chosen layer, as the
             stock transformer does.
-        samples: batches with ``net_input``.
+        samples: batches with references.
         symbols: indices of ``<sep>`` and padding.
 
     Raises:
@@ -123,7 +123,7 @@ def main() -> None:
     """Print the attention share of each layer for a checkpoint.
 
     Raises:
-        UserError: there is no checkpoint, or it is damaged.
+        UserError: the checkpoint is missing or damaged.
     """
     args = parse_args()
     logging.basicConfig(level=logging.WARNING)

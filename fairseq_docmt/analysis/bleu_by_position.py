@@ -41,7 +41,7 @@ def read_output(path: str) -> Output:
 
 
 def places(line_ids) -> Dict[int, int]:
-    """Return the position in its document, from 0, of each line; gaps end documents."""
+    """Return the position of each line in its document, from 0; gaps in numbers end documents."""
     found, place = {}, 0
     for line_id in sorted(line_ids):
         place = place + 1 if line_id - 1 in found else 0
@@ -70,7 +70,7 @@ def _systems(arguments: List[str]) -> Dict[str, Output]:
 
 
 def main() -> None:
-    """Run the command."""
+    """Compute and plot BLEU by position for the outputs given on the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -4,8 +4,8 @@ r"""Plot the matching probabilities of a continuous cache.
         [--document 1 --sentence 2]
 
 Tu et al. (2018): the average matching probability of slots, from the most to the least recently
-written (figure 3), and the matching matrix of one sentence (figure 4b).  References take the place
-of translations.
+written (figure 3), and the matching matrix of one sentence (figure 4b).  Reference translations
+are used as the target.
 """
 
 from typing import Dict, List
@@ -32,7 +32,11 @@ from fairseq_docmt.ops.translation_cache import NO_WORD, Cache
 
 @torch.no_grad()
 def matching_of(model, document: Document):
-    """Return the caches read by the K sentences of a document, and (K, T, I) slot probabilities.
+    """Compute how well cache slots match at each target token of a document.
+
+    Returns:
+        The caches that the K sentences read, and (K, T, I) matching probabilities of I slots at T
+        target tokens.
 
     Raises:
         UserError: the model has no cache.
@@ -45,16 +49,16 @@ def matching_of(model, document: Document):
 
 
 def by_recency(cache: Cache, weights: Tensor, present: Tensor) -> Dict[str, Tensor]:
-    """Sum the matching probabilities of slots by recency over all tokens.
+    """Sum the matching probabilities of cache slots over all tokens, ordered by recency.
 
     Args:
         cache: caches of K sentences, with I slots.
-        weights: (K, T, I) matching probabilities of the slots.
+        weights: (K, T, I) matching probabilities of the slots at T target tokens.
         present: (K, T) True at tokens, False at padding.
 
     Returns:
-        ``probability`` (I,) sums over tokens, the most recently written slot first, and ``tokens``
-        (I,) numbers of tokens for which that slot was filled.
+        ``probability`` (I,): sums over tokens, the most recently written slot first; ``tokens``
+        (I,): numbers of tokens for which the slot was filled.
     """
     order = cache.ages.argsort(dim=1, descending=True)
     filled = cache.words.ne(NO_WORD).gather(1, order)
@@ -67,7 +71,7 @@ def by_recency(cache: Cache, weights: Tensor, present: Tensor) -> Dict[str, Tens
 
 
 def mean_by_recency(model, documents) -> List[float]:
-    """Compute the average matching probability by recency, the most recent slot first.
+    """Compute the average matching probability of cache slots, most recently written slot first.
 
     Raises:
         UserError: no sentence has a filled cache.
@@ -84,9 +88,10 @@ def mean_by_recency(model, documents) -> List[float]:
 
 
 def matrix_of(model, task, document: Document, sentence: int) -> dict:
-    """Return ``words`` of a sentence, ``slots`` from old to new, and their ``probabilities``.
+    """Return the matching matrix of a sentence as ``words``, ``slots`` and ``probabilities``.
 
-    The probabilities (words, slots) say how well the slots match at each word.
+    The slots go from old to new.  The probabilities (words, slots) say how well each slot matches
+    at each word.
     """
     cache, weights = matching_of(model, document)
     order = cache.ages[sentence].argsort()
@@ -135,7 +140,7 @@ def _sentence(args, task) -> Document:
 
 
 def main() -> None:
-    """Run the command."""
+    """Plot the matching probabilities of the checkpoint given on the command line."""
     parser = parser_of(__doc__)
     parser.add_argument("--path", required=True, help="checkpoint")
     parser.add_argument("--document", type=int, default=1, help="document of the matrix, from 1")

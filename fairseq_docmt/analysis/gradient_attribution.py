@@ -41,7 +41,7 @@ def by_distance(model, documents: Iterable[Document]) -> Dict[int, float]:
 
     Args:
         model: model in evaluation mode.
-        documents: see :class:`~fairseq_docmt.analysis._documents.Document`.
+        documents: examples with references.
 
     Returns:
         Means by distance d in sentences; 0 is the sentence itself.
@@ -73,7 +73,12 @@ def _refuse_without_gradients(model) -> None:
 
 
 def _gradients(model, document: Document):
-    """Yield for each sentence the gradient norms at all tokens, and the sentence of each token."""
+    """Compute the gradient norms of the loss of each sentence in a document.
+
+    Yields:
+        Number of the sentence with the loss, gradient norm at each token of both sides, and
+        sentence number of each of these tokens.
+    """
     with gradients_through_all_sentences(model), _embeddings(model) as embeddings:
         output = model(**document.sample["net_input"])
         scores = model.get_normalized_probs(output, log_probs=True)
@@ -103,7 +108,7 @@ def _gradients(model, document: Document):
 
 @contextlib.contextmanager
 def _embeddings(model):
-    """Collect the outputs of the embeddings of both sides during a forward pass, source first."""
+    """Yield a list that a forward pass fills with the embedded source and the embedded target."""
     found: List[Tensor] = []
     embeddings = dict.fromkeys([model.encoder.embed_tokens, model.decoder.embed_tokens])
     with contextlib.ExitStack() as hooks:
@@ -114,7 +119,7 @@ def _embeddings(model):
 
 
 def in_ranges(scores: Dict[int, float], size: int = 10) -> Dict[str, float]:
-    """Average over ranges of distances: 1-10, 11-20 and so on, without the sentence itself."""
+    """Average scores over ranges of distances (1-10, 11-20, ...), without distance 0."""
     ranges: Dict[str, list] = defaultdict(list)
     for distance, score in scores.items():
         if distance > 0:
@@ -124,7 +129,7 @@ def in_ranges(scores: Dict[int, float], size: int = 10) -> Dict[str, float]:
 
 
 def main() -> None:
-    """Run the command."""
+    """Compute and plot gradient norms by distance for the checkpoint given on the command line."""
     parser = parser_of(__doc__)
     parser.add_argument("--path", required=True, help="checkpoint")
     args = parse(parser)

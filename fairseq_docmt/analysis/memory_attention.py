@@ -34,13 +34,15 @@ from fairseq_docmt.modules.recurrent_memory import SentenceMemory
 
 
 class MemoryMaps(NamedTuple):
-    """Attention of one memory for the K sentences of a document.
+    """Attention weights of one recurrent memory for the K sentences of a document.
+
+    H is the number of heads, m the number of memory vectors, and T the number of tokens.
 
     Attributes:
-        update: (K - 1, H, m, T) attention of memory vectors to the tokens of each sentence but the
-            last, whose update is never read.
+        update: (K - 1, H, m, T) attention of memory vectors to the tokens of each sentence except
+            the last, whose update is never read.
         output: (K, H, T, m) attention of tokens to memory vectors.
-        random_update, random_output: the same with a random memory.
+        random_update, random_output: the same weights with a random memory.
         present: (K, T) True at tokens, False at padding.
     """
 
@@ -52,10 +54,10 @@ class MemoryMaps(NamedTuple):
 
 
 def memories_of(model) -> Dict[str, SentenceMemory]:
-    """Return the memories of a model by name, e.g. ``encoder layer 5``.
+    """Return the recurrent memories of a model by name, e.g. ``encoder layer 5``.
 
     Raises:
-        UserError: the model has none.
+        UserError: the model has no recurrent memory.
     """
     found = {
         f"{side} layer {layer}": memory
@@ -71,7 +73,7 @@ def memories_of(model) -> Dict[str, SentenceMemory]:
 
 @torch.no_grad()
 def attention_maps(model, document: Document) -> Dict[str, MemoryMaps]:
-    """Compute the attention maps of all memories for the sentences of a document."""
+    """Compute the attention maps of each memory, by name, for the sentences of a document."""
     memories = memories_of(model)
     calls: Dict[nn.Module, list] = {}
     with contextlib.ExitStack() as hooks:
@@ -96,7 +98,14 @@ def attention_maps(model, document: Document) -> Dict[str, MemoryMaps]:
 
 
 def _maps(module: SentenceMemory, updates: list, output: tuple, present: Tensor) -> MemoryMaps:
-    """Compute the maps of one memory from the inputs of its attentions: pairs (queries, source)."""
+    """Compute the attention maps of one memory from the inputs of its attention modules.
+
+    Args:
+        module: recurrent memory.
+        updates: (queries, source) of the update attention, for each sentence.
+        output: (states, source) of the output attention.
+        present: (sentences, tokens) True at tokens, False at padding.
+    """
     generator = torch.Generator().manual_seed(1)
     size = module.initial.shape
     drawn = torch.randn(len(present), *size, generator=generator).to(module.initial)
@@ -117,9 +126,9 @@ def _maps(module: SentenceMemory, updates: list, output: tuple, present: Tensor)
 
 
 def information_gain(maps: MemoryMaps) -> Dict[str, float]:
-    """Return the mean divergence (nats) from the attention with a random memory.
+    """Return the mean KL divergence from the attention with a random memory, in nats.
 
-    The keys are ``update`` and ``output``.
+    The keys are ``update`` (the memory reads a sentence) and ``output`` (tokens read the memory).
     """
     update = _divergence(maps.update, maps.random_update).mean()
     output = _divergence(maps.output, maps.random_output)  # (K, H, T)
@@ -151,7 +160,7 @@ def mean_gain(model, documents) -> Dict[str, float]:
 
 
 def _plot_maps(maps: Dict[str, MemoryMaps], words: Dict[str, List[List[str]]], sentence: int):
-    """Plot the update of each memory from a sentence, and its output to the next sentence."""
+    """Plot how each memory attends to a sentence, and how the next sentence attends to it."""
     figure, panels = pyplot.subplots(len(maps), 2, figsize=(12, 4 * len(maps)), squeeze=False)
     for row, (name, map_) in zip(panels, maps.items()):
         side = words[name.split()[0]]
@@ -167,7 +176,7 @@ def _plot_maps(maps: Dict[str, MemoryMaps], words: Dict[str, List[List[str]]], s
 
 
 def _words(task, document: Document, sentence: int) -> Dict[str, List[List[str]]]:
-    """Return the tokens of a sentence and of the one after it, by side: encoder and decoder."""
+    """Return the tokens of a sentence and of the next sentence, for ``encoder`` and ``decoder``."""
     net_input = document.sample["net_input"]
     sides = {
         "encoder": (task.source_dictionary, net_input["src_tokens"]),
@@ -224,7 +233,7 @@ def _compare_sizes(args, checkpoints) -> None:
 
 
 def main() -> None:
-    """Run the command."""
+    """Plot attention maps and information gain for the checkpoints given on the command line."""
     parser = parser_of(__doc__)
     parser.add_argument("--path", required=True, nargs="+", help="checkpoints")
     parser.add_argument("--document", type=int, default=1, help="document of the maps, from 1")

@@ -8,7 +8,7 @@ from fairseq_docmt.errors import UserError
 
 @torch.no_grad()
 def sentence_decay(model, net_input: dict, separator: int) -> Tensor:
-    """Compute the gates between the sentences of each target row.
+    """Compute the sentential gates, by which earlier sentences decay, in each decoder layer.
 
     Args:
         model: ``rfa_transformer`` with a sentential gate.
@@ -16,8 +16,8 @@ def sentence_decay(model, net_input: dict, separator: int) -> Tensor:
         separator: index of ``<sep>`` in the target dictionary.
 
     Returns:
-        (layers, H, B, J - 1) gate ``f`` at the start of sentence j + 2, for J sentences in the
-        longest row; 1 where a row has no such sentence.  H is 1 if all heads share a gate.
+        (layers, H, B, J - 1) gate ``f`` at the start of sentences 2 to J of each of the B rows; 1
+        where a row has no such sentence.  H is the number of heads, or 1 if all heads share a gate.
 
     Raises:
         UserError: the model has no sentential gate.
@@ -37,14 +37,14 @@ def sentence_decay(model, net_input: dict, separator: int) -> Tensor:
 
 
 def sentence_weights(gates: Tensor) -> Tensor:
-    """Compute the weight of each sentence for itself and later sentences.
+    """Compute the weight that each sentence has for itself and for later sentences.
 
     Args:
-        gates: (..., J - 1) as returned by :func:`sentence_decay`.
+        gates: (..., J - 1) gates of J sentences, as returned by :func:`sentence_decay`.
 
     Returns:
-        (..., J, J) product of the gates between sentence j (row) and j' <= j (column); 0 where
-        j' > j.
+        (..., J, J) weight of sentence j' (column) for sentence j (row): the product of the gates
+        between them; 0 where j' > j.
     """
     total = torch.nn.functional.pad(gates.log(), (1, 0)).cumsum(dim=-1)
     return (total.unsqueeze(-1) - total.unsqueeze(-2)).exp().tril()

@@ -1,8 +1,7 @@
-"""Readers of translated documents in the formats in which people publish them.
+"""Readers of source texts, references and translations in published formats.
 
-:func:`read_input` detects the format by the content of a file, which it reads once, so that
-``<(command)`` works.  Formats with several texts take the name of one of them after the file:
-``FILE#NAME``.
+:func:`read_input` detects the format by the content of a file, which it reads only once, so that
+``<(command)`` works.  ``FILE#NAME`` chooses a text from a file with several.
 """
 
 import argparse
@@ -29,7 +28,7 @@ _FIELD = re.compile(r"(doc|segment|text|system)=(.+)")
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
-    """Add ``--input-format``, stored as ``plain`` (see :func:`read_input`): True for ``text``."""
+    """Add ``--input-format``: ``text`` for plain text, or ``auto`` to detect the format."""
     parser.add_argument(
         "--input-format",
         choices=["auto", "text"],
@@ -45,19 +44,20 @@ def read_input(
     plain: bool = False,
     by: Optional[str] = None,
 ) -> Input:
-    """Read a text of a test set.
+    """Read the source, a reference or the output of a system for a test set.
 
     Args:
         path: file, ``FILE#NAME`` for the text ``NAME`` of a file with several, or
             ``FILE#doc=FIELD,segment=FIELD,text=FIELD,system=FIELD`` for records with other fields.
-        role: ``source``, ``reference`` or ``system``; decides which text of a file is meant.
+        role: ``source``, ``reference`` or ``system``: the kind of text to look for in the file.
         name: name of the system, for files with several systems.
-        plain: whether the file is plain text, whatever it looks like.
-        by: field or attribute by which scores are grouped.
+        plain: True to read the file as plain text, whatever its content looks like.
+        by: field or attribute by which scores will be grouped; None for no groups.
 
     Raises:
-        UserError: the file is missing, empty, not UTF-8 or not in its format, does not say which
-            of its texts is meant, or is an output of ``fairseq-generate`` but no system.
+        UserError: the file is missing, empty, not UTF-8 or not valid in its format; it has several
+            texts and none is chosen; or it is an output of ``fairseq-generate``, but a source or
+            reference is wanted.
     """
     path, chosen = with_selection(path)
     fields = _fields(chosen, path)
@@ -77,7 +77,7 @@ def read_input(
 
 
 def _by_content(text: str, path: str, wanted: records.Wanted) -> Input:
-    """Read a text in the format that its content shows, see :func:`read_input`."""
+    """Detect the format of a file's content and read it; see :func:`read_input`."""
     markup = sgm if sgm.is_sgm(text) else wmt_xml if wmt_xml.is_xml(text) else None
     if markup is not None:
         if wanted.fields:
@@ -102,7 +102,7 @@ def _by_content(text: str, path: str, wanted: records.Wanted) -> Input:
 
 
 def _records(text: str, path: str, wanted: records.Wanted) -> Optional[record_files.Records]:
-    """Return the records of a JSON file or table, None for a text in another format."""
+    """Return the records of a JSON file or a table; None for a text in another format."""
     found = record_files.json_of(text, path)
     if found is not None:
         return found
@@ -115,7 +115,7 @@ def _records(text: str, path: str, wanted: records.Wanted) -> Optional[record_fi
 
 
 def unknown_format(text: str) -> Optional[str]:
-    """Return what a text seems to be, for a message, if it has a format that is not read."""
+    """Return a description of the unsupported format that a text seems to have, or None."""
     if re.match(r"\s*<(!doctype|html|mteval|srcset|refset|tstset|doc)\b", text, flags=re.I):
         return "mark-up without documents and segments"
     if record_files.has_tabs_throughout(text):
@@ -124,10 +124,10 @@ def unknown_format(text: str) -> Optional[str]:
 
 
 def read_docids(path: str) -> List[str]:
-    """Read the document of each line; of several columns, the last one counts (as in WMT).
+    """Read the document id of each line, from the last of its tab-separated columns (as in WMT).
 
     Raises:
-        UserError: the file is missing, not UTF-8, empty or has a blank line.
+        UserError: the file is missing, not UTF-8 or empty, or a line has no document id.
     """
     text = read_text(path)
     if not text.strip():
@@ -140,9 +140,9 @@ def read_docids(path: str) -> List[str]:
 
 
 def with_selection(path: str) -> Tuple[str, Optional[str]]:
-    """Split ``FILE#NAME`` into file and name, which is None without ``#``.
+    """Split ``FILE#NAME`` into file and name; the name is None if there is no ``#``.
 
-    A file may itself have the character in its name.
+    The path of an existing file is not split, as it may contain ``#`` itself.
     """
     file, mark, name = path.rpartition("#")
     if mark and file and name and not Path(path).exists():
@@ -151,10 +151,10 @@ def with_selection(path: str) -> Tuple[str, Optional[str]]:
 
 
 def _fields(chosen: Optional[str], path: str) -> Dict[str, str]:
-    """Return the fields of ``doc=FIELD,text=FIELD``, an empty dict for any other name.
+    """Parse ``doc=FIELD,text=FIELD`` into a dictionary, which is empty for any other name.
 
     Raises:
-        UserError: a part is no such field, or names one again.
+        UserError: a part is not of this form, or repeats a key.
     """
     if not chosen or not _FIELD.fullmatch(chosen.split(",")[0]):
         return {}

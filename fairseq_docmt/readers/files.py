@@ -18,12 +18,12 @@ GZIP = b"\x1f\x8b"
 
 
 def read_text(path: str) -> str:
-    """Read a UTF-8 file without its byte order mark, line ends converted to line feeds.
+    """Read a UTF-8 file, remove its byte order mark and convert its line ends to line feeds.
 
     Files compressed by gzip are unpacked; ``-`` is standard input.
 
     Raises:
-        UserError: the file does not exist, is not UTF-8, or mixes CR alone with LF.
+        UserError: the file does not exist, is not UTF-8, or mixes CR alone with LF as line ends.
     """
     text = decoded(_bytes_of(path), path)
     _check_line_ends(text, path)
@@ -31,7 +31,7 @@ def read_text(path: str) -> str:
 
 
 def decoded(content: bytes, path: str) -> str:
-    """Return the text of a UTF-8 file without its byte order mark.
+    """Decode the content of a UTF-8 file and remove its byte order mark.
 
     Raises:
         UserError: a line is not UTF-8.
@@ -44,7 +44,7 @@ def decoded(content: bytes, path: str) -> str:
 
 
 def _bytes_of(path: str) -> bytes:
-    """Return the content of a file, unpacked if gzip compressed it."""
+    """Return the content of a file, unpacked if it is compressed by gzip."""
     try:
         content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
         return gzip.decompress(content) if content.startswith(GZIP) else content
@@ -55,13 +55,13 @@ def _bytes_of(path: str) -> bytes:
 
 
 def line_end_of(path: str) -> str:
-    r"""Return how the lines of a file end: ``\r\n`` if all do so, else ``\n``."""
+    r"""Return the line end of a file: ``\r\n`` if all lines end with it, otherwise ``\n``."""
     content = _bytes_of(path)
     return "\r\n" if 0 < content.count(b"\n") == content.count(b"\r\n") else "\n"
 
 
 def _check_line_ends(text: str, path: str) -> None:
-    """Raise a UserError if only some lines end with CR alone; programs count them differently."""
+    """Raise a UserError if only some lines end with CR alone, which makes line counts ambiguous."""
     alone = re.search(r"\r(?!\n)", text)
     # The progress bar of fairseq-generate, which may stand between its lines, has such ends.
     if alone and "\n" in text and not re.search(r"(^|[\r\n])[DHT]-\d+\t", text):
@@ -76,7 +76,7 @@ def read_lines(path: str) -> List[str]:
     """Read the lines of a text file, stripped of surrounding white space.
 
     Raises:
-        UserError: the file does not exist, is not UTF-8, has no text or a line of megabytes.
+        UserError: the file does not exist, is not UTF-8, has no text or has an extremely long line.
     """
     text = read_text(path)
     if not text.strip():
@@ -87,7 +87,7 @@ def read_lines(path: str) -> List[str]:
 
 
 def refuse_long(path: str, texts: Iterable[str]) -> None:
-    """Raise a UserError if a sentence has more characters than a document could have."""
+    """Raise a UserError if a text is so long that its line ends are probably missing."""
     for number, text in enumerate(texts, start=1):
         if len(text) > LONGEST:
             raise UserError(
@@ -103,10 +103,10 @@ def lines_of(text: str) -> List[str]:
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a file through a temporary one, so that it is never left half written.
+    """Write a file by way of a temporary file, so that it is never left half written.
 
-    Links are followed, pipes and devices written to; ``-`` is standard output, and the ending
-    ``.gz`` compresses by gzip.
+    Links are followed; pipes and devices are written to directly; ``-`` is standard output.  A file
+    whose name ends in ``.gz`` is compressed by gzip.
 
     Raises:
         UserError: the file cannot be written.
@@ -138,14 +138,14 @@ def write_text(path: str, text: str) -> None:
 
 
 def _umask() -> int:
-    """Return the umask, by which new files get their permissions."""
+    """Return the umask of this process, which determines the permissions of new files."""
     mask = os.umask(0)
     os.umask(mask)
     return mask
 
 
 def files_below(folder: str) -> List[Path]:
-    """Return the files of a folder and of its folders, in alphabetical order, without hidden ones.
+    """Return all files below a folder, in alphabetical order, without hidden files and folders.
 
     Raises:
         UserError: the folder has no files.

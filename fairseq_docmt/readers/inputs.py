@@ -1,4 +1,4 @@
-"""Texts of a test set as they stand in a file, before they are matched with each other."""
+"""Texts of a test set as read from files, before source, reference and systems are matched."""
 
 from typing import Dict, List, NamedTuple, Optional, Tuple, Union
 
@@ -14,7 +14,7 @@ class Output(NamedTuple):
     """Output of ``fairseq-generate``.
 
     Attributes:
-        path: file.
+        path: path of the file.
         hypotheses, references: texts by line number, from 0.
         missing: line numbers without a translation, which are empty in ``hypotheses``.
     """
@@ -26,15 +26,16 @@ class Output(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A document with its id.
+    """Document with an id, as read from a file.
 
     Attributes:
         id: name of the document.
         segments: sentences, paragraphs or the whole text.
-        numbers: names of the segments in the file; None if the file has none.
-        missing: places of the segments without this text, which are empty in ``segments``.
-        bad: places of the segments that the file marks as bad (``is_bad_source``).
-        groups: value of a field for each segment, such as its domain; empty if none is wanted.
+        numbers: number or name of each segment in the file; None if the file has none.
+        missing: indices of the segments that the file has no text for; they are empty in
+            ``segments``.
+        bad: indices of the segments that the file marks as bad (``is_bad_source``).
+        groups: group of each segment for grouped scores, such as its domain; empty without groups.
     """
 
     id: str
@@ -49,9 +50,9 @@ class Documents(NamedTuple):
     """Text in a format with document ids.
 
     Attributes:
-        path: file.
+        path: path of the file.
         documents: its documents.
-        language: code of the language, if the file says it.
+        language: code of the language; None if the file does not say it.
     """
 
     path: str

@@ -1,6 +1,6 @@
 """Files of records: JSON lines, other JSON, and tables separated by tabs, commas or semicolons.
 
-Each reader yields the place of a record in the file, for messages, and its fields.
+Each reader yields for every record its place in the file, for messages, and its fields.
 """
 
 import csv
@@ -29,7 +29,7 @@ MOST_LINES = 1000
 
 
 def is_jsonl(text: str) -> bool:
-    """Return whether the first line that is not blank is a JSON object."""
+    """Return whether the first non-blank line of a text is a JSON object."""
     first = text.lstrip().split("\n", 1)[0]
     try:
         return first.startswith("{") and isinstance(json.loads(first), dict)
@@ -38,7 +38,10 @@ def is_jsonl(text: str) -> bool:
 
 
 def is_json(text: str) -> bool:
-    """Return whether a text begins with a JSON array of values or an object over several lines."""
+    """Return whether a text begins with a JSON object or a JSON array of values.
+
+    A damaged file counts if it begins like an object.
+    """
     start = text.lstrip()
     if start[0] not in "[{":
         return False
@@ -51,14 +54,14 @@ def is_json(text: str) -> bool:
 
 
 def json_of(text: str, path: str) -> Optional[Records]:
-    """Return the records of JSON lines or other JSON, None if the text is no JSON."""
+    """Return the records of JSON lines or other JSON; None if the text is not JSON."""
     if is_jsonl(text):
         return json_records(text, path)
     return json_values(text, path) if is_json(text) else None
 
 
 def separator_of(text: str, columns: Sequence[str] = ()) -> Optional[str]:
-    """Return what separates the columns of a table, None if the text is no table.
+    """Return the column separator of a table; None if the text is not a table.
 
     Args:
         text: content of a file.
@@ -69,7 +72,7 @@ def separator_of(text: str, columns: Sequence[str] = ()) -> Optional[str]:
 
 
 def separator_with(text: str, columns: Sequence[str]) -> Optional[str]:
-    """Return the separator with which the first line has most of the named columns, or None."""
+    """Return the separator that gives the first line most of the named columns, or None."""
 
     def found(cells: List[str]) -> int:
         numbers = map(str, range(1, len(cells) + 1))
@@ -81,20 +84,20 @@ def separator_with(text: str, columns: Sequence[str]) -> Optional[str]:
 
 
 def _cells(text: str) -> Dict[str, List[str]]:
-    """Return the cells of the first line for each possible separator."""
+    """Split the first line by each possible separator; return separator -> cells."""
     header = text.lstrip("\n").split("\n", 1)[0]
     return {mark: [name.strip('"') for name in header.split(mark)] for mark in "\t,;"}
 
 
 def has_tabs_throughout(text: str) -> bool:
-    """Return whether several lines all have the same number of tabs, as a table without header."""
+    """Return whether all lines (at least two) have the same number of tabs, like a table."""
     lines = [line for line in text.split("\n", MOST_LINES)[:MOST_LINES] if line.strip()]
     tabs = {line.count("\t") for line in lines}
     return len(lines) > 1 and len(tabs) == 1 and tabs != {0}
 
 
 def json_records(text: str, path: str) -> Records:
-    """Read JSON lines.
+    """Yield the place and the fields of each record in JSON lines.
 
     Raises:
         UserError: a line is not a JSON object.
@@ -113,7 +116,9 @@ def json_records(text: str, path: str) -> Records:
 
 
 def json_values(text: str, path: str) -> Records:
-    """Read a JSON array of objects, or objects over several lines one after another.
+    """Yield the place and the fields of each record in JSON that extends over several lines.
+
+    The text is an array of objects, or several objects one after another.
 
     Raises:
         UserError: the text is not valid JSON, or has other values than objects.
@@ -138,16 +143,16 @@ def json_values(text: str, path: str) -> Records:
 
 
 def table_records(text: str, path: str, separator: str = "\t", header: bool = True) -> Records:
-    """Read a table.
+    """Yield the place and the cells, by column name, of each row of a table.
 
-    In a table separated by tabs, quotation marks are text and only line feeds end a line.  Others
-    are CSV, whose cells may be quoted and then have several lines.
+    In a table separated by tabs, quotation marks are text and only line feeds end a row.  Other
+    tables are CSV, whose cells may be quoted and then contain line breaks.
 
     Args:
         text: content of the file.
-        path: its name.
-        separator: what separates the columns.
-        header: whether the first line names the columns; else their names are 1, 2, ...
+        path: path of the file, for messages.
+        separator: separator of the columns.
+        header: whether the first line names the columns; otherwise their names are 1, 2, ...
 
     Raises:
         UserError: two columns have the same name, or a line has too few or too many columns.
@@ -169,7 +174,7 @@ def table_records(text: str, path: str, separator: str = "\t", header: bool = Tr
 
 
 def _rows(text: str, path: str, separator: str) -> Iterator[Tuple[int, List[str]]]:
-    """Yield the number and the cells of each line that is not blank."""
+    """Yield the line number and the cells of each row that is not blank."""
     if separator == "\t":
         for number, line in enumerate(text.split("\n"), start=1):
             if line.replace("\t", ""):
@@ -190,7 +195,7 @@ def _rows(text: str, path: str, separator: str) -> Iterator[Tuple[int, List[str]
 
 
 def _is_header(names: List[str], mark: str) -> bool:
-    """Return whether the cells of a line are names of columns."""
+    """Return whether the cells of a line look like the names of columns."""
     if len(names) < 2:
         return False
     if mark == "\t" and not {*DOCUMENT_FIELDS}.isdisjoint(names):

@@ -1,10 +1,10 @@
 """Documents from records: one record per segment or per document.
 
 The format of this project is JSON lines with the fields ``doc_id``, ``segment`` (number of the
-segment in its document; may be missing) and ``text``.  Other names of fields that are in use are
-understood too, among them those of the WMT shared tasks.  A document in a single record may have
-line breaks; its lines are its segments.  References may lack segments; ``is_bad_source`` (WMT24++)
-marks segments that are not meant to be scored.
+segment in its document; may be missing) and ``text``.  Other common field names are recognised too,
+including the names in files of the WMT shared tasks.  If a document is a single record, the lines
+of its text are its segments.  References may lack segments; ``is_bad_source`` (WMT24++) marks
+segments that are not meant to be scored.
 """
 
 import json
@@ -29,18 +29,18 @@ BAD_FIELD = "is_bad_source"
 
 
 class Lacks(UserError):
-    """A record or document lacks the wanted text; references may have such gaps."""
+    """Error for a record or document without the wanted text; references may have such gaps."""
 
 
 class Row(NamedTuple):
-    """A segment as it stands in a file.
+    """Segment of a document as read from a file.
 
     Attributes:
         where: place in the file, for messages.
-        number: number or name of the segment, None if the file has none.
-        text: None if the text is missing.
+        number: number or name of the segment; None if the file has none.
+        text: text of the segment; None if it is missing.
         bad: whether the segment is marked as bad.
-        group: value of the field by which scores are grouped, None if none is wanted.
+        group: value of the field by which scores are grouped; None without groups.
     """
 
     where: str
@@ -51,16 +51,17 @@ class Row(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Which text of a file is meant.
+    """Choice of the text to read from a file.
 
     Attributes:
-        role: key of TEXT_FIELDS.
-        name: name of the system on the command line, None for other roles.
-        chosen: name after ``#``: a field or a system; of nested fields, names and numbers (from 0)
+        role: ``source``, ``reference`` or ``system``.
+        name: name of the system on the command line; None for other roles.
+        chosen: name after ``#``: a field or a system; for nested fields, names and numbers (from 0)
             joined by dots.
-        fields: ``doc``, ``segment``, ``text`` or ``system`` -> the field named after ``#``.
+        fields: ``doc``, ``segment``, ``text`` or ``system`` -> name of the field, as given after
+            ``#``.
         by: field, or attribute of documents, by which scores are grouped.
-        by_name: whether the command takes a name after ``#``.
+        by_name: whether the command accepts a name after ``#``.
     """
 
     role: str
@@ -71,7 +72,12 @@ class Wanted(NamedTuple):
     by_name: bool = True
 
     def advice(self, what: str, names: str) -> str:
-        """Return how to name a field of another name."""
+        """Return advice, for an error message, on how to read a field with an unusual name.
+
+        Args:
+            what: description of the field, such as "of the document".
+            names: what to give after ``#``.
+        """
         if self.by_name:
             return f"name the field {what} as FILE#{names}"
         fields = f"doc_id and {TEXT_FIELDS[self.role][0]}"
@@ -82,11 +88,11 @@ class Wanted(NamedTuple):
 
 
 def read(records: Records, path: str, wanted: Wanted) -> Documents:
-    """Collect the segments of each document, documents in the order of their first record.
+    """Group records into documents, in the order of their first records.
 
     Raises:
-        UserError: a record lacks its document or its text, there are several systems and none is
-            named, or the numbers of segments do not fit.
+        UserError: a record lacks a document id or the text, there are several systems and none is
+            named, or segment numbers are incomplete or repeated.
     """
     records = [*records]
     wanted, records = _of_one_system(records, path, wanted)
@@ -109,9 +115,13 @@ def read(records: Records, path: str, wanted: Wanted) -> Documents:
 
 
 def _of_one_system(records: list, path: str, wanted: Wanted) -> Tuple[Wanted, list]:
-    """Return the records of the wanted system, if a field names the system of each record.
+    """Select the records of one system if a field names the system of each record.
 
-    Source and reference are repeated for each system; the first system's records are read.
+    Such files repeat source and reference for each system, so these are read from the records of
+    the first system.
+
+    Returns:
+        ``wanted``, without a ``chosen`` name that was used to choose the system, and the records.
     """
     names = [wanted.fields["system"]] if "system" in wanted.fields else SYSTEM_FIELDS
     systems = [value_of(record, names) for _, record in records]
@@ -135,16 +145,16 @@ def _of_one_system(records: list, path: str, wanted: Wanted) -> Tuple[Wanted, li
 
 
 def row_of(where: str, record: dict, wanted: Wanted, without_text: bool = False) -> Tuple[str, Row]:
-    """Return the document id of a record, and its segment as a row.
+    """Return the document id of a record, and its segment.
 
     Args:
         where: place in the file.
         record: fields of the record.
-        wanted: which text is meant.
-        without_text: whether the text is missing.
+        wanted: choice of the text to read.
+        without_text: True to leave the text of the segment out (None).
 
     Raises:
-        UserError: the record has no document or not the wanted text.
+        UserError: the record lacks a document id or the wanted text.
     """
     fields = wanted.fields
     name = value_of(record, [fields["doc"]] if "doc" in fields else DOCUMENT_FIELDS)
@@ -171,7 +181,7 @@ def _document(name: str, rows: List[Row]) -> Document:
 
 
 def numbered_document(name: str, rows: List[Row]) -> Document:
-    """Return a document with its segments in the order of their numbers, if they have any.
+    """Return a document with its segments, sorted by their numbers if they have any.
 
     Args:
         name: id of the document.
@@ -200,7 +210,10 @@ def numbered_document(name: str, rows: List[Row]) -> Document:
 
 
 def _segments(rows: List[Row]) -> tuple:
-    """Return the fields of a Document after its id, from rows without segment numbers."""
+    """Convert segments to the fields of a :class:`Document` that follow its id.
+
+    The field for segment numbers is None.
+    """
     missing = tuple(place for place, row in enumerate(rows) if row.text is None)
     bad = tuple(place for place, row in enumerate(rows) if row.bad)
     groups = tuple(row.group or "" for row in rows) if any(row.group for row in rows) else ()
@@ -250,7 +263,7 @@ def _text(where: str, record: dict, wanted: Wanted) -> str:
 
 
 def _only(where: str, values: dict, fields: List[str], name: Optional[str]):
-    """Return the text of the named system, or of the only system if that is not there."""
+    """Return the text of the named system; if it is not there, the text of the only system."""
     if name in values:
         return values[name]
     if not values:
@@ -264,7 +277,10 @@ def _only(where: str, values: dict, fields: List[str], name: Optional[str]):
 
 
 def value_of(record: dict, names) -> Optional[str]:
-    """Return the value of the first field that a record has; null and "" count as missing."""
+    """Return the value of the first of the named fields that a record has; None if it has none.
+
+    A value of null or "" counts as missing.
+    """
     values = (record.get(name) for name in names)
     return next((str(value) for value in values if value not in (None, "")), None)
 

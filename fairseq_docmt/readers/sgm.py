@@ -1,6 +1,6 @@
 """Reader of the SGM of older WMT and NIST tasks: ``srcset``, ``refset`` and ``tstset``.
 
-These files are no XML: attributes may lack quotes, and a ``<`` may stand for itself.
+These files are not XML: attributes may lack quotes, and ``<`` need not be escaped.
 """
 
 import bisect
@@ -22,12 +22,12 @@ _ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&amp;": "&
 
 
 class SgmDocument(NamedTuple):
-    """A document of a set.
+    """Document of a set (source, reference or system) in an SGM file.
 
     Attributes:
         id: its ``docid``.
         kind: ``srcset``, ``refset`` or ``tstset``.
-        name: ``sysid`` or ``refid`` of the document or of its set, which may be empty.
+        name: ``sysid`` or ``refid`` of the document or of its set; empty if there is none.
         attributes: attributes of the document and of its set.
         rows: its segments.
     """
@@ -40,16 +40,16 @@ class SgmDocument(NamedTuple):
 
 
 def is_sgm(text: str) -> bool:
-    """Return whether a text has documents and segments as in SGM."""
+    """Return whether a text has documents and segments with the tags of SGM."""
     return text.lstrip()[0] == "<" and bool(DOC.search(text) and SEG.search(text))
 
 
 def read(text: str, path: str, wanted: Wanted) -> Documents:
-    """Read the documents of a set.
+    """Read the documents of the set that has the wanted text.
 
     Raises:
-        UserError: the file has no set of this role, or several and none is named; or as in
-            :func:`documents_of`.
+        UserError: the file has no set of the wanted role, or several and none is named; two
+            documents have the same id; or as in :func:`documents_of`.
     """
     documents = documents_of(text, path)
     kinds = {document.kind for document in documents}
@@ -96,7 +96,7 @@ def documents_of(text: str, path: str) -> List[SgmDocument]:
     """Return all documents of a file.
 
     Raises:
-        UserError: a document stands in no set, or a segment has no end.
+        UserError: a document is not in a set, or a segment has no end tag.
     """
     sets, starts = list(_SET.finditer(text)), list(DOC.finditer(text))
     ends = [match.start() for match in starts[1:]] + [len(text)]
@@ -136,7 +136,7 @@ def _rows(text: str, begin: int, end: int, where_of: Callable[[int], str]) -> Li
 
 
 def plain(text: str) -> str:
-    """Return a text with the characters that entities stand for."""
+    """Return a text with its entities, such as ``&amp;``, replaced by characters."""
     for entity, character in _ENTITIES.items():
         text = text.replace(entity, character)
     return text

@@ -18,7 +18,7 @@ ELEMENTS = {
 
 
 def is_xml(text: str) -> bool:
-    """Return whether the text begins as the XML of WMT does."""
+    """Return whether a text begins like the XML of the WMT shared tasks."""
     return re.match(r"\s*(<\?xml\b|<dataset\b)", text) is not None
 
 
@@ -26,9 +26,9 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
     """Read the documents of a WMT XML file.
 
     Raises:
-        UserError: the file is not valid XML, a document lacks the wanted text, there are several
-            and none is named or two have the name, two documents or segments have the same id, or
-            only some segments of a document have one.
+        UserError: the file is not valid XML; a document lacks the wanted text or has several texts
+            that may be meant; two documents or segments have the same id; or only some segments of
+            a document have an id.
     """
     documents = documents_of(parse(text, path), path)
     found, lacks = [], []
@@ -46,14 +46,14 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
 
 
 def _language(documents, wanted: Wanted) -> Optional[str]:
-    """Return the language of the texts of a role, None if they have none or several."""
+    """Return the language of the texts of a role; None if they name no or several languages."""
     tag, _ = ELEMENTS[wanted.role]
     found = {text.get("lang") for element in documents for text in element.findall(tag)}
     return found.pop() if len(found) == 1 else None
 
 
 def parse(text: str, path: str):
-    """Return the root element of a file, which may not name other files.
+    """Parse the text of an XML file, without reading any other file; return the root element.
 
     Raises:
         UserError: the file is not valid XML.
@@ -67,10 +67,10 @@ def parse(text: str, path: str):
 
 
 def documents_of(root, path: str) -> list:
-    """Return the elements of the documents.
+    """Return the ``doc`` elements of a file.
 
     Raises:
-        UserError: there is none, or one has no id of its own.
+        UserError: the file has no documents, or a document has no id or the id of another.
     """
     documents = list(root.iter("doc"))
     if not documents:
@@ -87,10 +87,10 @@ def documents_of(root, path: str) -> list:
 
 
 def text_of(element, path: str, wanted: Wanted):
-    """Return the element of the wanted text of a document.
+    """Return the element of a document that contains the wanted text.
 
     Raises:
-        UserError: the document lacks it, or there are several and none is named.
+        UserError: the document lacks the text, or has several texts of the role and none is named.
     """
     where = f"{path}, line {element.sourceline}: document {element.get('id')}"
     return _chosen(element, where, wanted)
@@ -103,7 +103,7 @@ def _document(element, path: str, wanted: Wanted) -> Document:
 
 
 def _without_text(element, path: str) -> Document:
-    """Return a document that lacks the wanted text: as many empty segments as its other texts."""
+    """Return a document without the wanted text: empty segments, as many as in its other texts."""
     texts = (text for text in element.iterchildren(*(tag for tag, _ in ELEMENTS.values())))
     rows = next((rows for rows in ([*_rows(text, path)] for text in texts) if rows), [])
     return numbered_document(element.get("id"), [row._replace(text=None) for row in rows])

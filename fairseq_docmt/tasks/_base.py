@@ -52,8 +52,8 @@ class DocumentTranslationTask(DocumentDataTask):
     """Base class of the document tasks.
 
     A subclass defines the spans of documents for training (:meth:`training_spans`) and decoding
-    (:meth:`parts`), and the options stored in checkpoints.  Its decodings are in
-    :mod:`fairseq_docmt.generation.decodings`.
+    (:meth:`parts`), and the options stored in checkpoints.  The searches for its values of
+    ``--decoding`` are registered in :mod:`fairseq_docmt.generation.decodings`.
     """
 
     #: registered name
@@ -117,10 +117,10 @@ class DocumentTranslationTask(DocumentDataTask):
     # ---- defined by subclasses -----------------------------------------------------------------
 
     def check_options(self) -> None:
-        """Raise UserError for invalid values of options."""
+        """Check the options of a task; a subclass raises UserError for invalid values."""
 
     def check_training_options(self) -> None:
-        """Raise UserError for values of options that do not work together in training."""
+        """Check options and data files before training; raise UserError if training would fail."""
         _option_checks.check_in_training(self)
         _text_folders.check_splits(self.cfg)
         _text_folders.check_names_of_splits(self.cfg)
@@ -129,7 +129,7 @@ class DocumentTranslationTask(DocumentDataTask):
         _training_examples.check_word_dropout(self.cfg)
 
     def examples_decided_by(self) -> dict:
-        """Return option name -> value for the options that determine the examples of an epoch."""
+        """Return the options (name -> value) that determine the examples of an epoch."""
         return {
             "--task": self.task_name,
             "--train-subset": self.cfg.train_subset,
@@ -153,7 +153,7 @@ class DocumentTranslationTask(DocumentDataTask):
         return getattr(self.state, KEY)
 
     def load_state_dict(self, state_dict):
-        """Load the state of a checkpoint and adopt its options."""
+        """Load the task state of a checkpoint and adopt its options and language tags."""
         adopted = self.stored.adopt(state_dict, self.cfg.override_checkpoint_options)
         super().load_state_dict(state_dict)
         self.state.merge_state_dict({KEY: adopted})
@@ -164,8 +164,7 @@ class DocumentTranslationTask(DocumentDataTask):
         """Put language tags around all sequences; add their symbols to the dictionaries.
 
         Raises:
-            UserError: there is no tag of a language, or another checkpoint of the ensemble has
-                other tags.
+            UserError: a language has no tag, or the checkpoints of an ensemble have different tags.
         """
         if options is None or options == self.tag_options:
             return
@@ -183,13 +182,13 @@ class DocumentTranslationTask(DocumentDataTask):
 
     @property
     def formats(self) -> Formats:
-        """Formats of source and target sequences, by the options set so far."""
+        """Formats of source and target sequences, given the current options and language tags."""
         mark = self.options["mark_document_start"]
         return Formats.of(self.src_dict, self.tgt_dict, self.tags, mark)
 
     @property
     def added_tokens(self) -> Tuple[int, int]:
-        """Maximum numbers of tags and ``<bod>`` around a source and around a target."""
+        """Maximum numbers of symbols (tags, ``<bod>``) added to a source and to a target."""
         source, target = self.formats
         return source.most_added, target.most_added
 
@@ -223,10 +222,10 @@ class DocumentTranslationTask(DocumentDataTask):
         return task
 
     def start_from(self, start: Optional[checkpoints.Start]) -> None:
-        """Begin training with a checkpoint; adopt its options if training resumes.
+        """Set the checkpoint that training starts from, if any; adopt its options when resuming.
 
         Raises:
-            UserError: the options given contradict the checkpoint.
+            UserError: an option contradicts the checkpoint, or training would fail.
         """
         self.start = start
         if start is not None and start.resumes:
@@ -238,11 +237,12 @@ class DocumentTranslationTask(DocumentDataTask):
         self.check_training_options()
 
     def build_model(self, cfg, from_checkpoint=False):
-        """Build a model and prepare it for document symbols, the CPU and pre-trained parts.
+        """Build a model and prepare it for loading the checkpoint that training starts from.
 
         Raises:
-            UserError: the model would join two dictionaries, or does not fit the checkpoint, or an
-                option of the checkpoint may run programs, or a value is no probability.
+            UserError: the model would merge two different dictionaries or does not fit the task or
+                the checkpoint, a probability is outside of [0, 1], or an option of the checkpoint
+                could run a program.
         """
         if from_checkpoint:
             check_options(cfg, STORED)
@@ -272,12 +272,13 @@ class DocumentTranslationTask(DocumentDataTask):
         return model
 
     def build_criterion(self, cfg, from_checkpoint=False):
-        """Build the criterion.
+        """Build the criterion and check that it suits the model.
 
         Raises:
-            UserError: it duplicates the rows of a batch, which together form documents, or it
-                regularizes attention between sentences, which the rows of the model do not have; or
-                an option of the checkpoint may run programs; or a value is no probability.
+            UserError: the criterion duplicates batch rows although they form documents, or
+                regularizes attention between sentences although each row is a single sentence; a
+                probability is outside of [0, 1]; or an option of the checkpoint could run a
+                program.
         """
         if self.trained:
             check_options(cfg, STORED)
@@ -291,7 +292,10 @@ class DocumentTranslationTask(DocumentDataTask):
         return criterion
 
     def use_decoding(self, decoding: Optional[str]) -> None:
-        """Set how to decode: by a value of ``--decoding``, or None for the task's default.
+        """Set the decoding method.
+
+        Args:
+            decoding: value of ``--decoding``; None for the default of the task.
 
         Raises:
             UserError: the task has no such decoding.
@@ -300,7 +304,10 @@ class DocumentTranslationTask(DocumentDataTask):
 
     @contextlib.contextmanager
     def scoring_references(self) -> Iterator[None]:
-        """Let references be scored in whole windows and any order, whatever ``--decoding`` is."""
+        """Switch temporarily to a decoding that can score references in any order.
+
+        This is ``--decoding window`` for sliding windows; other tasks keep their decoding.
+        """
         before = self.search
         if self.decoding_of_references is not None:
             self.use_decoding(self.decoding_of_references)
@@ -312,7 +319,7 @@ class DocumentTranslationTask(DocumentDataTask):
     # ---- decoding ------------------------------------------------------------------------------
 
     def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **kwargs):
-        """Return the generator for ``--decoding``.
+        """Return the generator that searches for translations with the chosen ``--decoding``.
 
         Raises:
             UserError: an option does not work with this decoding.
@@ -351,7 +358,7 @@ class DocumentTranslationTask(DocumentDataTask):
         return generator
 
     def _language_model(self, args, model, weight: Optional[float]) -> Optional[ShallowFusion]:
-        """Return the language model of ``--lm-path`` for the generator, None without weight."""
+        """Return the model of ``--lm-path`` for shallow fusion; None without model or weight."""
         if getattr(args, "lm_path", None) and model is None:
             raise UserError("only fairseq-generate loads --lm-path; use it, or leave --lm-path out")
         if model is None or not weight:
@@ -360,7 +367,7 @@ class DocumentTranslationTask(DocumentDataTask):
         return ShallowFusion(model, self.target_dictionary, symbols)
 
     def inference_step(self, generator, models, sample, prefix_tokens=None, constraints=None):
-        """Return for each sentence of a sample, in its order, the hypotheses, best first."""
+        """Translate a sample; return the hypotheses of each sentence in order, best first."""
         if "units" not in sample:
             sample = self._decoding_input.typed_sample(sample["net_input"]["src_tokens"])
         document_bleu.announce(sample)
@@ -374,10 +381,10 @@ class DocumentTranslationTask(DocumentDataTask):
     # ---- training and validation ---------------------------------------------------------------
 
     def train_step(self, sample, model, criterion, optimizer, *args, **kwargs):
-        """Run the stock step; ``--amp`` applies to a CPU too, where fairseq ignores it.
+        """Run fairseq's training step; unlike in fairseq, ``--amp`` also applies on a CPU.
 
         Raises:
-            UserError: the gradients of this batch are NaN.
+            UserError: the gradients of this batch are NaN or infinite.
         """
         if self._resuming:
             _option_checks.report_of_optimizer(optimizer)
@@ -391,7 +398,7 @@ class DocumentTranslationTask(DocumentDataTask):
             raise UserError(f"gradients are Nan/Inf; {DIVERGED}") from None
 
     def valid_step(self, sample, model, criterion):
-        """Run the stock step; add the statistics of d-BLEU with ``--eval-bleu``."""
+        """Run fairseq's validation step; with ``--eval-bleu``, add document BLEU statistics."""
         sample = _criterion.in_rows_if_needed(sample, criterion)
         loss, sample_size, logging_output = super().valid_step(sample, model, criterion)
         if self.cfg.eval_bleu:
@@ -399,17 +406,20 @@ class DocumentTranslationTask(DocumentDataTask):
         return loss, sample_size, logging_output
 
     def reduce_metrics(self, logging_outputs, criterion):
-        """Log the stock metrics; also ``d_bleu`` in validation with ``--eval-bleu``."""
+        """Log fairseq's metrics and, with ``--eval-bleu``, the document BLEU of validation."""
         super().reduce_metrics(logging_outputs, criterion)
         if any("_d_bleu_sys_len" in log for log in logging_outputs):
             _validation_bleu.log_d_bleu(logging_outputs)
 
     def _inference_with_bleu(self, generator, sample, model):
-        """Return the BLEU of a batch of sentences; collect statistics of completed documents."""
+        """Translate a validation batch and return its BLEU.
+
+        The statistics of documents that the batch completes are stored for document BLEU.
+        """
         by_unit = self.validation_units(sample)
         found = self.inference_step(generator, [model], by_unit)
         return self.validation_bleu.score(self, by_unit, found)
 
     def validation_units(self, sample) -> dict:
-        """Return the decoding units of a validation batch, with references as target context."""
+        """Convert a validation batch into a sample to decode, with references as target context."""
         return _validation_bleu.units_of_view(sample, self)

@@ -9,11 +9,11 @@ from omegaconf import II
 
 
 def stock(option: str, **metadata):
-    """Return a dataclass field for an option that fairseq has in another group of options.
+    """Return a dataclass field that takes its value from an option of another fairseq option group.
 
     Args:
-        option: its name, with the group.
-        **metadata: what :func:`~fairseq_docmt.errors.check_metadata` checks.
+        option: group and name of the option, such as ``common.amp``.
+        **metadata: constraints for :func:`~fairseq_docmt.errors.check_metadata`, e.g. ``at_least``.
     """
     return field(default=II(option), metadata=metadata)
 

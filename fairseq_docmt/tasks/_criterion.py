@@ -1,4 +1,4 @@
-"""How the tasks call criteria, and which they refuse."""
+"""Adaptation of batches and criteria to the document tasks, and checks of criteria."""
 
 from contextlib import nullcontext
 
@@ -12,7 +12,7 @@ SHORT = 128
 
 
 def refuse_copies_of_rows(criterion) -> None:
-    """Refuse R-Drop for models for which the rows of a batch form documents.
+    """Refuse R-Drop, which duplicates batch rows, for models whose rows form documents.
 
     Raises:
         UserError: the criterion computes R-Drop.
@@ -25,7 +25,10 @@ def refuse_copies_of_rows(criterion) -> None:
 
 
 def in_rows_if_needed(sample: dict, criterion) -> dict:
-    """Return the batch without row groups if the criterion ignores first targets of each row."""
+    """Remove the row groups of a batch if the criterion ignores the first targets of each row.
+
+    With row groups, which batch sentences by length, the output has no row for each sentence.
+    """
     if not (getattr(criterion, "ignore_prefix_size", 0) and "row_groups" in sample["net_input"]):
         return sample
     return {**sample, "net_input": {**sample["net_input"], "row_groups": None}}
@@ -46,6 +49,6 @@ def in_bfloat16(criterion):
 
 
 def _fast_attention(net_input: dict):
-    """Return the context in which attention to sequences of this length is fastest."""
+    """Return a context manager that selects the fastest attention kernel for these lengths."""
     lengths = [net_input[name].size(-1) for name in ("src_tokens", "prev_output_tokens")]
     return sdpa_kernel(SDPBackend.MATH) if max(lengths) <= SHORT else nullcontext()

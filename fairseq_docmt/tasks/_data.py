@@ -1,4 +1,4 @@
-"""Data of the document tasks: examples for training, decoding units, and their batches."""
+"""Data of the document tasks: training examples, sentences to decode, and their batches."""
 
 import logging
 import os
@@ -30,39 +30,46 @@ logger = logging.getLogger(__name__)
 
 
 class DocumentDataTask(PreparedTextTask):
-    """Task that reads documents of a binarised split or of input lines.
+    """Translation task that reads documents from binarised data or from input lines.
 
-    A subclass defines the spans of documents for training (:meth:`training_spans`) and decoding
-    (:meth:`parts`).
+    A subclass defines the spans of documents, i.e. ranges of sentences, for training
+    (:meth:`training_spans`) and decoding (:meth:`parts`).
     """
 
     def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
-        """Return the (examples, 2) spans of the training or validation examples.
+        """Return the span of sentences of each training or validation example.
 
         Args:
             corpus: corpus of the split.
             trains: True for the training set, whose spans may be drawn anew for each epoch.
+
+        Returns:
+            (examples, 2) first sentence and exclusive end of each span, or a function that draws
+            such spans.
         """
         raise NotImplementedError
 
     def parts(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
-        """Return the (parts, 2) spans into which documents are cut to be translated as a whole.
+        """Cut the documents into spans, each of which is translated as a whole.
 
         Args:
             index: sentences and documents.
             src_sizes: (sentences,) number of source tokens.
+
+        Returns:
+            (parts, 2) first sentence and exclusive end of each span.
         """
         raise NotImplementedError
 
     @property
     def reads_context(self) -> bool:
-        """Whether sentences are translated together with others of their document."""
+        """Whether the model reads other sentences of a document to translate a sentence."""
         return True
 
     def source_spans(
         self, index: DocumentIndex, src_sizes, tgt_sizes=None
     ) -> Optional[Callable[[np.ndarray], np.ndarray]]:
-        """Return a function from spans to spans of their sources, which may be longer; or None.
+        """Return a function that extends spans by further source sentences; None if there are none.
 
         Args:
             index: sentences and documents.
@@ -71,14 +78,19 @@ class DocumentDataTask(PreparedTextTask):
         return None
 
     def view_options(self, trains: bool) -> dict:
-        """Return the keyword arguments of :class:`DocumentView` for this task."""
+        """Return the task-specific arguments of :class:`DocumentView`, the dataset of examples.
+
+        Args:
+            trains: True for the training set, False for validation.
+        """
         return {}
 
     def training_view(self, corpus: DocumentCorpus, trains: bool) -> DocumentView:
-        """Return the training or validation examples of a corpus.
+        """Return the dataset of training or validation examples, including ``--sentence-data``.
 
         Raises:
-            UserError: the sentence pairs to mix in are missing, damaged or have other dictionaries.
+            UserError: the sentence pairs to mix in are missing or damaged, or were binarised with
+                other dictionaries.
         """
         spans = self.training_spans(corpus, trains)
         if trains:
@@ -98,7 +110,7 @@ class DocumentDataTask(PreparedTextTask):
 
     @property
     def most_tokens(self) -> Tuple[int, int]:
-        """Maximum number of tokens of a single sentence, of the source and of the target."""
+        """Maximum numbers of tokens of a source sentence and of a target sentence, without tags."""
         limits = (self.cfg.max_source_positions, self.cfg.max_target_positions)
         source, target = (most - added for most, added in zip(limits, self.added_tokens))
         return source, target
@@ -111,10 +123,10 @@ class DocumentDataTask(PreparedTextTask):
         return self.most_tokens[0]
 
     def load_dataset(self, split, epoch=1, combine=False, **kwargs):
-        """Load a split as training and validation examples or as decoding units.
+        """Load a split: as examples for training and validation, or as sentences to decode.
 
         Raises:
-            UserError: files are missing, damaged or empty, or the sides disagree.
+            UserError: files are missing, damaged or empty, or source and target do not match.
         """
         paths = utils.split_paths(self.cfg.data)
         path = paths[(epoch - 1) % len(paths)] if split == self.cfg.train_subset else paths[0]
@@ -144,10 +156,13 @@ class DocumentDataTask(PreparedTextTask):
                 _training_examples.add_to(view, corpus, trains and path == paths[0])
 
     def learn_from(self, corpus: DocumentCorpus) -> None:
-        """Store values that decoding needs, estimated from the training corpus."""
+        """Estimate values that decoding needs from the training corpus; by default, none."""
 
     def limits(self, src_sizes, tgt_sizes=None) -> list:
-        """Return the limits of a span as (sizes, maximum): positions and, in training, batch size.
+        """Return the token limits of a span: a pair (sizes of sentences, maximum) for each side.
+
+        The maximum follows from the maximum positions and, in training, also from the batch size.
+        In decoding, only the source is limited.
 
         Args:
             src_sizes, tgt_sizes: (sentences,) number of tokens; tgt_sizes is None in decoding.
@@ -160,11 +175,11 @@ class DocumentDataTask(PreparedTextTask):
         return list(zip((src_sizes, tgt_sizes), most))
 
     def drafts_of(self, corpus: DocumentCorpus) -> Optional[Sequence[torch.Tensor]]:
-        """Return earlier translations of the lines of a corpus, None if there are none."""
+        """Return draft translations of the lines of a corpus; None for a task without drafts."""
         return None
 
     def get_interactive_tokens_and_lengths(self, lines, encode_fn):
-        """Return the tokens of input lines, and their lengths.
+        """Tokenize input lines; return their tokens and lengths.
 
         Raises:
             UserError: a line is not UTF-8, or has no tokens after tokenization.
@@ -173,7 +188,7 @@ class DocumentDataTask(PreparedTextTask):
         return super().get_interactive_tokens_and_lengths(encoded, str)
 
     def build_dataset_for_inference(self, src_tokens, src_lengths, constraints=None):
-        """Return a dataset of input lines, which become decoding units when batches are made.
+        """Return a dataset of input lines, which are grouped by document when batches are made.
 
         Raises:
             UserError: a line or its constraints contain a symbol that is reserved for the model.
@@ -186,7 +201,7 @@ class DocumentDataTask(PreparedTextTask):
         return TypedLines(src_tokens, src_lengths, self.src_dict, constraints=constraints)
 
     def get_batch_iterator(self, dataset, *args, disable_iterator_cache=False, **kwargs):
-        """Return the batches of examples or of decoding units.
+        """Return an iterator over batches of examples or of sentences to decode.
 
         Raises:
             UserError: a sentence to decode exceeds the maximum positions of the model.
@@ -213,7 +228,10 @@ class DocumentDataTask(PreparedTextTask):
         return self._decoding_input.of_corpus(dataset, *args, **kwargs)
 
     def end_if_done(self, dataset: DocumentView, batches: ResumableIterator) -> None:
-        """End a training that resumes after its last update; fairseq would make one more."""
+        """End a resumed training at once if its limit is already reached.
+
+        Otherwise fairseq would do one more update.
+        """
         if self._limit_reached and dataset is self.datasets.get(self.cfg.train_subset):
             logger.info(
                 f"nothing is left to train: {self.start.file.path} has reached "
@@ -224,7 +242,7 @@ class DocumentDataTask(PreparedTextTask):
     def filter_indices_by_size(
         self, indices, dataset, max_positions=None, ignore_invalid_inputs=False
     ):
-        """Return the examples that fit into the model; a warning names what is left out.
+        """Return the indices of examples that fit the model; warn about those left out.
 
         Raises:
             UserError: a sentence does not fit, without ``--skip-invalid-size-inputs-valid-test``.
@@ -240,7 +258,7 @@ class DocumentDataTask(PreparedTextTask):
 
 
 def _decided_by(batching: dict) -> dict:
-    """Return option name -> value for the options that determine the batches of an epoch.
+    """Return the options (name -> value) that determine the batches of an epoch.
 
     Args:
         batching: keyword arguments of ``get_batch_iterator``.

@@ -1,4 +1,7 @@
-"""Batches of decoding units from a corpus or from interactive input."""
+"""Conversion of corpora and interactive input into batches of decoding units.
+
+A decoding unit consists of consecutive sentences that are translated together.
+"""
 
 import logging
 from typing import Callable, Dict, Iterable, List, Optional
@@ -24,11 +27,11 @@ LONGEST = 500_000
 
 
 class TypedLines(LanguagePairDataset):
-    """Input lines of fairseq-interactive or the Python interface, blank ones included."""
+    """Dataset of input lines of fairseq-interactive or the Python interface, with blank lines."""
 
 
 class DecodingInput:
-    """Conversion of corpora and input lines into batches of decoding units.
+    """Converter of corpora and input lines into batches to decode.
 
     Args:
         task: document task.
@@ -47,7 +50,7 @@ class DecodingInput:
     # ---- units ---------------------------------------------------------------------------------
 
     def units_of_corpus(self, corpus: DocumentCorpus, drafts=None) -> DecodingUnits:
-        """Cut a corpus into decoding units.
+        """Cut a corpus into decoding units: sentences that are translated together.
 
         Args:
             corpus: corpus to decode.
@@ -63,10 +66,10 @@ class DecodingInput:
         return Lines(data.src, np.asarray(data.src_sizes), task.source_dictionary, **options)
 
     def _units(self, lines: Lines, index, empty_lines=(), opened=None) -> DecodingUnits:
-        """Cut sentences into decoding units; leave out sentences beyond the model's positions.
+        """Cut documents into units of sentences to translate together; omit overlong sentences.
 
-        The dataset lists the sentences left out, because the option that allows this is known only
-        when batches are made.
+        The result lists the omitted sentences.  Whether they may be omitted is known only when
+        batches are made (``--skip-invalid-size-inputs-valid-test``).
         """
         task = self.task
         fits = lines.sizes[index.line_ids] <= task.most_tokens[0]
@@ -107,14 +110,15 @@ class DecodingInput:
         return units
 
     def encoded(self, lines: Iterable[str], encode: Callable[[str], str]) -> List[str]:
-        """Tokenize input lines; a byte order mark before the first is left out.
+        """Tokenize input lines; drop a byte order mark at the beginning of the input.
 
         Args:
             lines: raw lines.
-            encode: function from raw text to words of the dictionary.
+            encode: function from a raw line to a line of dictionary words.
 
         Raises:
-            UserError: a line is too long, not UTF-8, or has no tokens, which would end a document.
+            UserError: a line is too long, is not UTF-8 or becomes blank, which would end a
+                document; or the tokenizer cannot be used.
         """
         found = []
         for number, line in enumerate(lines, start=self.lines_read + 1):
@@ -142,7 +146,7 @@ class DecodingInput:
         return found
 
     def texts_of(self, lines: Iterable[int]) -> List[str]:
-        """Return the source text of lines of the corpus or of the typed input.
+        """Return the tokenized source text of lines of the corpus or of the interactive input.
 
         Raises:
             UserError: the input came as tokens, from the Python interface.
@@ -158,14 +162,14 @@ class DecodingInput:
         return [self._typed_text[line] for line in lines]
 
     def check(self, lines: Iterable[Tensor], constraints: Optional[Tensor]) -> None:
-        """Refuse lines and constraints that have a symbol of the model as a word.
+        """Refuse input lines and constraints that contain a reserved symbol as a word.
 
         Args:
-            lines: tokens of each line, with the end symbol.
-            constraints: (lines, C) as fairseq packs them; None without constraints.
+            lines: tokens of each line, including ``</s>``.
+            constraints: (lines, length) constraints as packed by fairseq; None without constraints.
 
         Raises:
-            UserError: a line or a constraint has a symbol.
+            UserError: a line or a constraint contains a reserved symbol.
         """
         of_source = Symbols.of_task(self.task, self.task.src_dict)
         for number, tokens in enumerate(lines, start=self.lines_read + 1):
@@ -177,11 +181,11 @@ class DecodingInput:
     # ---- batches -------------------------------------------------------------------------------
 
     def of_corpus(self, units: DecodingUnits, *args, **options) -> iterators.EpochBatchIterator:
-        """Make the batches of a corpus.
+        """Return an iterator over the batches of a corpus to decode.
 
         Args:
-            units: units of the corpus.
-            *args, **options: arguments of the stock ``get_batch_iterator``.
+            units: corpus, cut into sentences that are translated together.
+            *args, **options: arguments of fairseq's ``get_batch_iterator``.
 
         Raises:
             UserError: a sentence exceeds the maximum positions of the model.
@@ -192,12 +196,12 @@ class DecodingInput:
     def of_lines(
         self, lines: TypedLines, *args, new_document: bool, **options
     ) -> iterators.EpochBatchIterator:
-        """Make the batches of input lines.
+        """Return an iterator over the batches of input lines to decode.
 
         Args:
             lines: input lines.
-            new_document: the lines do not continue the document of earlier lines.
-            *args, **options: arguments of the stock ``get_batch_iterator``.
+            new_document: True if the lines do not continue the document of earlier lines.
+            *args, **options: arguments of fairseq's ``get_batch_iterator``.
 
         Raises:
             UserError: a sentence exceeds the maximum positions of the model.
@@ -216,13 +220,15 @@ class DecodingInput:
         return self._iterator(units, collater, *args, lines_before=before, **options)
 
     def typed_sample(self, src_tokens: Tensor) -> dict:
-        """Return the sample with the given source tokens, as fairseq-interactive passes no more.
+        """Return the complete sample of a batch, given the source tokens of the batch.
+
+        fairseq-interactive passes on only the source tokens.
 
         Args:
-            src_tokens: (rows, S) padded.
+            src_tokens: (rows, S) padded source tokens.
 
         Raises:
-            ValueError: there is no such sample.
+            ValueError: no sample has these tokens.
         """
         tokens = src_tokens.cpu()
         for number, sample in enumerate(self._typed_samples):
@@ -287,16 +293,16 @@ class DecodingInput:
 
 
 def _check_constraints(packed: Tensor, symbols: Symbols, lines_before: int) -> None:
-    """Refuse constraints that are blank or have a symbol of the model as a word.
+    """Refuse constraints that are blank or contain a reserved symbol as a word.
 
     Args:
-        packed: (lines, C), in each row the number of constraints and, for each, its words and a 0,
-            which is also the index of ``<s>``.
+        packed: (lines, length) constraints as packed by fairseq: in each row their number, then the
+            words of each constraint and a 0, which is also the index of ``<s>``.
         symbols: symbols of the target dictionary.
         lines_before: number of earlier lines of the input.
 
     Raises:
-        UserError: a constraint is blank or has a symbol as a word.
+        UserError: a constraint is blank or contains a reserved symbol.
     """
     bos = symbols.dictionary.bos()
     longest = 1

@@ -1,4 +1,8 @@
-"""Document states of the lanes of a stream in training and validation."""
+"""Document states of streams in training and validation.
+
+A stream reads documents sentence by sentence in several lanes at a time; each lane reads one
+document after another.
+"""
 
 import contextlib
 import logging
@@ -16,10 +20,11 @@ logger = logging.getLogger(__name__)
 
 
 class LaneStates:
-    """Document states that are passed from each batch to the next.
+    """Document states of the lanes of a stream, passed from each batch to the next.
 
-    If the same batch is run again (overflow in half precision, NaN detection), it gets the same
-    document state, and its previous next state is replaced.
+    A lane reads one document after another, sentence by sentence.  If a batch is run again (after
+    an overflow in half precision, or to find NaNs), it starts from the same document state, and the
+    state that it returns replaces the earlier one.
 
     Attributes:
         decided_by: option name -> value for the options that determine the size of a state.
@@ -44,17 +49,17 @@ class LaneStates:
 
     @contextlib.contextmanager
     def of_batch(self, sample: dict, model, update: int, keep: bool = True):
-        """Provide the sample with its document state; on exit, keep the next state.
+        """Yield the sample with its document state; on exit, keep the state for the next batch.
 
         Args:
-            sample: batch of a stream, which is not changed.
-            model: model with ``doc_state`` among the extra outputs.
-            update: number of the update that the batch belongs to; only the batches of an update
-                can be run again.
+            sample: batch of a stream; it is not modified.
+            model: model that returns the next state as ``doc_state`` among its extra outputs.
+            update: number of the update that the batch belongs to; only batches of the current
+                update can be run again.
             keep: False for dummy batches, whose next state is dropped.
 
         Raises:
-            UserError: the document state has another number of lanes.
+            UserError: the number of lanes in the batch and in the document state differ.
         """
         if update != self._update:
             self._update, self._before = update, {}
@@ -83,7 +88,7 @@ class LaneStates:
             )
 
     def gather(self) -> None:
-        """Gather the document states of all processes for a checkpoint; call it in all of them."""
+        """Gather the document states of all processes for a checkpoint; all must call this."""
         if distributed_utils.get_data_parallel_world_size() == 1:
             return
         states = [None] * distributed_utils.get_data_parallel_world_size()
@@ -92,7 +97,10 @@ class LaneStates:
         self._of_all = states
 
     def for_checkpoint(self) -> List[Optional[DocumentState]]:
-        """Return the document state of each process, on the CPU."""
+        """Return the document state of each process, on the CPU.
+
+        Without :meth:`gather`, all entries but the first are None.
+        """
         if self._of_all is not None:
             return self._of_all
         processes = distributed_utils.get_data_parallel_world_size()
@@ -111,7 +119,7 @@ class LaneStates:
             states: document state of each process, or None at the beginning of an epoch.
 
         Raises:
-            UserError: the checkpoint was written by another number of processes.
+            UserError: the checkpoint was written by a different number of processes.
         """
         self._before, self._update, self._of_all = {}, None, None
         if states is None:

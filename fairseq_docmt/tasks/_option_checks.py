@@ -1,4 +1,4 @@
-"""Options of fairseq and of the tasks that are out of range, fail, or have no effect."""
+"""Checks for options that are out of range, make fairseq fail, or have no effect."""
 
 import ast
 import logging
@@ -17,10 +17,10 @@ logger = logging.getLogger(__name__)
 
 
 def check_precision(cfg) -> None:
-    """Refuse training in half precision without a GPU, at which fairseq fails.
+    """Refuse half-precision training (``--fp16``) without a GPU, with which fairseq would fail.
 
     Raises:
-        UserError: naming the option.
+        UserError: ``--fp16`` cannot be used.
     """
     if cfg.fp16 and not cfg.fp16_no_flatten_grads and not torch.cuda.is_available():
         raise UserError(
@@ -36,7 +36,7 @@ def check_probabilities(cfg) -> None:
         cfg: options of the model or criterion.
 
     Raises:
-        UserError: naming the option.
+        UserError: a value is outside of [0, 1]; the message names the option.
     """
     options = vars(cfg) if isinstance(cfg, Namespace) else OmegaConf.to_container(cfg)
     for name, value in options.items():
@@ -46,13 +46,13 @@ def check_probabilities(cfg) -> None:
 
 
 def check_options(cfg) -> None:
-    """Refuse options with which fairseq would fail later in decoding; name options without effect.
+    """Refuse decoding options with which fairseq would fail later; warn of those without effect.
 
     Args:
         cfg: options of a task of ``fairseq-generate`` or ``fairseq-interactive``.
 
     Raises:
-        UserError: naming the option.
+        UserError: an option is invalid; the message names it.
     """
     _check_overrides(cfg.model_overrides)
     try:
@@ -99,15 +99,16 @@ OF_START = ("freeze_pretrained", "extend_positions")
 
 
 def check_in_training(task) -> None:
-    """Refuse options of validation BLEU without --eval-bleu, and of a start without a start.
+    """Refuse training options that are given without the option they depend on.
 
-    Options of decoding may be meant for validation, so a warning names them only.
+    Options of validation BLEU need ``--eval-bleu``, and others need a model to start from.
+    Decoding options may be meant for validation, so they only cause a warning.
 
     Args:
         task: document task, whose ``start`` is known.
 
     Raises:
-        UserError: naming the option.
+        UserError: an option would have no effect; the message names it.
     """
     if task.start is None:
         for option in _given(task, OF_START):
@@ -125,10 +126,10 @@ def check_in_training(task) -> None:
 
 
 def check_in_decoding(task) -> None:
-    """Refuse shards, which fairseq ignores; warn of options of training.
+    """Refuse ``--num-shards`` in decoding, which fairseq ignores; warn of training options.
 
     Raises:
-        UserError: each process would translate everything.
+        UserError: shards are given, so that each process would translate everything.
     """
     if task.cfg.num_shards > 1 or task.cfg.shard_id > 0:
         raise UserError(
@@ -139,12 +140,12 @@ def check_in_decoding(task) -> None:
 
 
 def report_of_optimizer(optimizer) -> None:
-    """Warn of options of an optimizer that differ from those of the checkpoint it was loaded from.
+    """Warn of optimizer options that differ from the checkpoint from which training resumes.
 
-    fairseq goes on with the values of the checkpoint, but for the learning rate.
+    fairseq keeps the values of the checkpoint, except for the learning rate.
 
     Args:
-        optimizer: optimizer of fairseq, with the state of the checkpoint.
+        optimizer: fairseq optimizer with the state of the checkpoint.
     """
     used = optimizer.param_groups[0]
     for name, value in optimizer.optimizer_config.items():
@@ -159,7 +160,7 @@ def report_of_optimizer(optimizer) -> None:
 
 
 def report_in_streams(task) -> None:
-    """Warn of options for the order of batches, which streams do not read."""
+    """Warn of options for the order of batches, such as ``--curriculum``: streams ignore them."""
     given = {"--curriculum": task.cfg.curriculum, "--grouped-shuffling": task.cfg.grouped_shuffling}
     names = [name for name, value in given.items() if value]
     if names:
@@ -173,7 +174,7 @@ def _report(task, names: Iterable[str], warning: str) -> None:
 
 
 def _given(task, names: Iterable[str]) -> List[str]:
-    """Return the flags of options that do not have their default."""
+    """Return the flags of the named options whose value is not the default."""
     defaults = TASK_DATACLASS_REGISTRY[task.task_name]
     return [
         flag(name)

@@ -17,9 +17,10 @@ class StoredOptions:
     Args:
         task_name: registered name of the task, stored with the options.
         given: option name -> value on the command line, None if not given.
-        defaults: option name -> value if neither the command line nor the checkpoint has one.
+        defaults: option name -> value for options that neither the command line nor the checkpoint
+            sets.
         learned: name of a value estimated in training -> value before it is estimated.
-        sentence_level: option name -> value for a checkpoint of a sentence-level stock task.
+        sentence_level: option name -> value for checkpoints of fairseq's own sentence-level tasks.
     """
 
     def __init__(self, task_name, given, defaults, learned, sentence_level):
@@ -31,18 +32,18 @@ class StoredOptions:
         self.loaded = None
 
     def chosen(self) -> Dict[str, Any]:
-        """Return option name -> value to train with and to store in checkpoints."""
+        """Return the options (name -> value) to train with and to store in checkpoints."""
         return {**self.learned, **self.defaults, **self.given, "task": self.task_name}
 
     def adopt(
         self, task_state: dict, override: bool = False, resumed: Optional[str] = None
     ) -> Dict[str, Any]:
-        """Return the values to decode or to resume with, given the task state of a checkpoint.
+        """Return the option values to decode or resume with, given the task state of a checkpoint.
 
         Args:
             task_state: state of the task in the checkpoint.
-            override: whether the command line overrides the checkpoint; it may then have another
-                task, whose other options have their defaults.
+            override: whether the command line overrides the checkpoint.  The task may then be
+                another one, and options that the checkpoint does not have take their defaults.
             resumed: path of the checkpoint if training resumes from it.
 
         Raises:
@@ -78,7 +79,7 @@ class StoredOptions:
         return {**self.chosen(), **stored}
 
     def _of_another_task(self) -> Dict[str, Any]:
-        """Return the values for a checkpoint of a stock task, which has no learned values."""
+        """Return the values for a checkpoint of a fairseq task, which stores no such options."""
         values = {**self.chosen(), **self.sentence_level, **self.given}
         if self.loaded is not None:
             self._check_ensemble(values)
@@ -87,7 +88,7 @@ class StoredOptions:
         return values
 
     def _known(self, stored: dict) -> Dict[str, Any]:
-        """Return the stored values whose option names this task has too."""
+        """Return the stored values of options and learned values that this task also has."""
         return {name: stored[name] for name in {**self.defaults, **self.learned} if name in stored}
 
     def _check_ensemble(self, stored: dict) -> None:
@@ -101,7 +102,7 @@ class StoredOptions:
 
 
 def contradiction(name: str, given: Any, trained: Any, resumed: Optional[str] = None) -> UserError:
-    """Return the error of an option that differs from the checkpoint's.
+    """Return the error for an option whose value differs from the checkpoint's.
 
     Args:
         name: name of the option.
@@ -123,5 +124,5 @@ def contradiction(name: str, given: Any, trained: Any, resumed: Optional[str] = 
 
 
 def plain(value):
-    """Convert a choice of the command line, a member of an anonymous enum, to a plain value."""
+    """Return the plain value of a command-line choice, which may be a member of an enum."""
     return value.value if isinstance(value, Enum) else value

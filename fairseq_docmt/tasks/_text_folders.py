@@ -1,4 +1,4 @@
-"""The folder of a corpus, and checks of its text."""
+"""Checks of data folders and of the text in them, before training and decoding."""
 
 import filecmp
 import logging
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def check(cfg) -> None:
-    """Check that the data directories are there, and that the languages are known.
+    """Check that the data directories exist and that the languages are known.
 
     Raises:
         UserError: a directory is missing, or a language is unknown.
@@ -41,7 +41,7 @@ def check_input(path: str) -> None:
     """Check that fairseq-interactive can read its input.
 
     Raises:
-        UserError: there is no such file, or a line of it is not UTF-8.
+        UserError: the file does not exist or is a folder, or a line is not UTF-8.
     """
     if path != "-" and not os.path.exists(path):
         raise UserError(f"--input {path} not found; give a text file, or - for standard input")
@@ -52,7 +52,9 @@ def check_input(path: str) -> None:
 
 
 def refuse_training_set_in_validation(cfg) -> None:
-    """Refuse to validate on the training set with a task whose iterators fairseq keeps.
+    """Refuse to validate on the training set, for tasks whose data iterators fairseq caches.
+
+    Both would share one iterator, so that every validation would end an epoch of training.
 
     Raises:
         UserError: a validation set is the training set.
@@ -66,10 +68,10 @@ def refuse_training_set_in_validation(cfg) -> None:
 
 
 def _check_languages(cfg) -> None:
-    """Refuse a single language option that differs from the data folder; fairseq would ignore it.
+    """Refuse a single language option that contradicts the data folder; fairseq would ignore it.
 
     Raises:
-        UserError: the option differs from the folder, or no file of the folder names languages.
+        UserError: the option contradicts the folder, or no file name in the folder shows languages.
     """
     if cfg.source_lang and cfg.target_lang:
         return
@@ -91,10 +93,10 @@ def _check_languages(cfg) -> None:
 
 
 def _refuse_hyphens(folder: str) -> None:
-    """Ask for both languages if names of files do not show them, as in ``train.zh-CN-en.en.idx``.
+    """Refuse file names whose languages are ambiguous, such as ``train.zh-CN-en.en.idx``.
 
     Raises:
-        UserError: a name of a file does not show where its languages end.
+        UserError: a file name does not show where its first language ends.
     """
     for name in sorted(os.listdir(folder)):
         if name.endswith(".idx") and name.split(".")[1].count("-") > 1:
@@ -111,7 +113,7 @@ def check_splits(cfg) -> None:
         cfg: options of the task.
 
     Raises:
-        UserError: a file is missing, empty or cut.
+        UserError: a file is missing, empty or truncated.
     """
     languages = (cfg.source_lang, cfg.target_lang)
     folders = utils.split_paths(cfg.data)
@@ -146,11 +148,11 @@ SINGLE_SENTENCES = 10
 
 
 def check_corpus(task, corpus: DocumentCorpus) -> None:
-    """Warn of a split in which blank lines seem to be missing, or sides swapped.
+    """Warn if blank lines seem to be missing in a split, or if its sides seem to be swapped.
 
     Args:
         task: document task.
-        corpus: split.
+        corpus: corpus of the split.
     """
     if task.reads_context:
         check_documents(corpus.name, corpus.index)
@@ -183,7 +185,7 @@ def check_names_of_splits(cfg) -> None:
 
 
 def check_documents(name: str, index: DocumentIndex) -> None:
-    """Warn if blank lines seem to be missing, or if each sentence is a document."""
+    """Warn if blank lines seem to be missing, or if every document has only one sentence."""
     sentences, documents = index.num_sentences, index.num_documents
     if sentences > MOST_SENTENCES * documents:
         logger.warning(
@@ -203,13 +205,13 @@ def check_documents(name: str, index: DocumentIndex) -> None:
 
 
 def check_words(corpus: DocumentCorpus, *unknown: int, most: float = 0.3, lines: int = 2000):
-    """Warn if many tokens of a split are ``<unk>``, as when its sides are swapped.
+    """Warn if many tokens of a split are ``<unk>``, for example because its sides are swapped.
 
     Args:
-        corpus: split.
-        unknown: index of ``<unk>`` of source and target.
+        corpus: corpus of the split.
+        unknown: indices of ``<unk>`` in the source and in the target dictionary.
         most: share of ``<unk>`` above which a warning is given.
-        lines: number of sentences that are looked at, evenly spaced.
+        lines: number of sentences to inspect, evenly spaced.
     """
     ids = corpus.index.line_ids
     ids = ids[:: max(1, len(ids) // lines)].tolist()
@@ -244,7 +246,7 @@ def check_examples(view: DocumentView) -> None:
 
 
 class TypedText:
-    """Warnings of input lines, each given once.
+    """Checks of interactive input that give each warning only once.
 
     Args:
         unk: index of ``<unk>``.
@@ -261,7 +263,8 @@ class TypedText:
     def read(self, lines: Iterable[Tensor]) -> None:
         """Warn if many of the first tokens are ``<unk>``.
 
-        Then the text is preprocessed in another way than in training, or in another language.
+        This suggests that the text is in another language or preprocessed differently than in
+        training.
         """
         if self.words_known:
             return
@@ -286,9 +289,9 @@ class TypedText:
         """Warn of the first document that is so long that blank lines are probably missing.
 
         Args:
-            index: documents of some lines.
-            number: number of documents before the first one, which may go on from earlier lines.
-            position: number of sentences of the first document before these lines.
+            index: documents of the current lines; the first may continue from earlier lines.
+            number: number of documents before the first.
+            position: number of sentences of the first document in earlier lines.
         """
         lengths = np.diff(index.starts)
         lengths[:1] += position

@@ -1,4 +1,7 @@
-"""Options that change the examples of training: word dropout, sentence pairs, supporting words."""
+"""Options that change training examples: word dropout, sentence pairs, supporting words.
+
+Supporting words show how to translate ambiguous words (Yin et al., 2021).
+"""
 
 import logging
 import math
@@ -21,19 +24,23 @@ logger = logging.getLogger(__name__)
 
 
 def check_word_dropout(cfg) -> None:
-    """Check the options of word dropout on both sides.
+    """Check the probability ``--word-dropout`` of replacing source and target words.
 
     Raises:
-        UserError: a value is impossible, or an option would have no effect.
+        UserError: the probability is not in [0, 1).
     """
     check_probability(cfg, "word_dropout")
 
 
 def check_probability(cfg, name: str) -> None:
-    """Check the probability of replacing a word.
+    """Check that the probability of replacing a word is in [0, 1).
+
+    Args:
+        cfg: options of the task.
+        name: name of the option.
 
     Raises:
-        UserError: the value is no probability, or all words would be replaced.
+        UserError: the value is not in this range; with 1, all words would be replaced.
     """
     value = getattr(cfg, name)
     if not 0 <= value < 1:
@@ -43,10 +50,10 @@ def check_probability(cfg, name: str) -> None:
 
 
 def check_sentence_data(cfg) -> None:
-    """Refuse a ratio that is not a positive number, or has no effect.
+    """Refuse a ``--sentence-ratio`` that is not positive or has no effect.
 
     Raises:
-        UserError: the ratio is not positive, or ``--sentence-data`` is missing.
+        UserError: the ratio is not a positive number, or ``--sentence-data`` is missing.
     """
     if cfg.sentence_data is None and cfg.sentence_ratio != 1:
         raise UserError("--sentence-ratio is for --sentence-data; leave it out")
@@ -58,15 +65,19 @@ def check_sentence_data(cfg) -> None:
 
 
 def mixed(task, corpus: DocumentCorpus, spans: Spans) -> Tuple[DocumentCorpus, Spans]:
-    """Return a training set with the pairs of ``--sentence-data``, and its spans with theirs.
+    """Add the sentence pairs of ``--sentence-data``, if given, to a training set.
 
     Args:
         task: document task.
         corpus: training set.
         spans: spans of its documents.
 
+    Returns:
+        The joined corpus, and a function that draws its spans anew for each epoch.  Without
+        ``--sentence-data``, both arguments are returned unchanged.
+
     Raises:
-        UserError: the pairs are missing or damaged, or have other dictionaries.
+        UserError: the pairs are missing or damaged, or were binarised with other dictionaries.
     """
     cfg, folder = task.cfg, task.cfg.sentence_data
     if folder is None:
@@ -120,15 +131,18 @@ def mixed(task, corpus: DocumentCorpus, spans: Spans) -> Tuple[DocumentCorpus, S
 
 
 def reads_supporting_words(task, criterion, rows_form_documents: bool) -> bool:
-    """Return whether a criterion needs supporting words, after checking that they can be used.
+    """Check whether a criterion needs supporting words, which disambiguate other words.
 
     Args:
         task: document task.
-        criterion: criterion.
+        criterion: training criterion.
         rows_form_documents: True if each row of a batch is a single sentence.
 
+    Returns:
+        True for attention regularization, False for all other criteria.
+
     Raises:
-        UserError: the task or the model cannot use them.
+        UserError: the criterion needs supporting words, but the task or the model cannot use them.
     """
     if not isinstance(criterion, AttentionRegularization):
         return False
@@ -146,13 +160,13 @@ def reads_supporting_words(task, criterion, rows_form_documents: bool) -> bool:
 
 
 def add_to(view: DocumentView, corpus: DocumentCorpus, required: bool) -> None:
-    """Read supporting words from the files beside a corpus, and add them to its examples.
+    """Read the supporting words of a corpus from the files beside it and add them to its examples.
 
-    A warning says if no example has any.
+    Warn if no example has an ambiguous word together with one of its supporting words.
 
     Args:
         view: examples of the training or validation set.
-        corpus: the set.
+        corpus: corpus of the training or validation set.
         required: True to raise an error if there are no supporting words.
 
     Raises:
@@ -173,7 +187,7 @@ def add_to(view: DocumentView, corpus: DocumentCorpus, required: bool) -> None:
 
 
 def _any_together(words: SupportingWords, view: DocumentView) -> bool:
-    """Return whether an ambiguous word and a supporting word are in the same example."""
+    """Return whether an example has an ambiguous word and one of its supporting words."""
     place = {line: number for number, line in enumerate(view.index.line_ids.tolist())}
     first, end = view.source_spans.T
     # Last end of the spans that begin at a sentence or before it.

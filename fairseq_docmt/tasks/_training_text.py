@@ -29,11 +29,11 @@ IGNORE = "or add --override-checkpoint-options to use it anyway"
 
 
 def describe(cfg, src_dict: Dictionary, tgt_dict: Dictionary) -> dict:
-    """Return what a checkpoint stores about the text of a task.
+    """Return the languages, dictionaries and preprocessing of a task's text, for its checkpoints.
 
     Args:
         cfg: options of the task.
-        src_dict, tgt_dict: dictionaries.
+        src_dict, tgt_dict: dictionaries of source and target.
 
     Raises:
         UserError: the description of the text in the data folder is damaged.
@@ -57,11 +57,11 @@ def _words(dictionary: Dictionary) -> str:
 
 
 def refuse_other_text(stored: Optional[dict], own: dict, languages: bool = True) -> None:
-    """Refuse a checkpoint that was trained with other text.
+    """Refuse a checkpoint that was trained on different text than that of the data folder.
 
     Args:
-        stored: description in the checkpoint, None in checkpoints that have none.
-        own: description of the data given.
+        stored: description of the text in the checkpoint; None if the checkpoint has none.
+        own: description of the text in the data folder.
         languages: True if the languages have to agree too.
 
     Raises:
@@ -98,12 +98,12 @@ def refuse_other_text(stored: Optional[dict], own: dict, languages: bool = True)
 
 
 class TextOptions:
-    """Checks ``--tokenizer`` and ``--bpe`` against the preprocessing stored in a checkpoint.
+    """Comparison of ``--tokenizer`` and ``--bpe`` with the preprocessing stored in a checkpoint.
 
     Args:
-        training_text: description in the checkpoint, or None.
-        typed: True if source text comes from fairseq-interactive; False if the options are used
-            for the output alone.
+        training_text: description of the training text in the checkpoint, or None.
+        typed: True if the options are applied to source text of fairseq-interactive; False if they
+            are used for the output alone.
     """
 
     def __init__(self, training_text: Optional[dict], typed: bool):
@@ -112,10 +112,10 @@ class TextOptions:
         self.text = "source text" if typed else "text"
 
     def report_missing(self, tokenizer: Optional[str], bpe: Optional[str]) -> None:
-        """Warn that input lines must be preprocessed already, because options are missing.
+        """Warn that input must already be preprocessed if ``--tokenizer`` or ``--bpe`` is missing.
 
         Args:
-            tokenizer, bpe: ``--tokenizer`` and ``--bpe``.
+            tokenizer, bpe: values of the options, None if missing.
         """
         form = self.forms[0] if self.forms else {}
         kinds = [kind for kind, key in SUBWORDS.items() if form.get(key)]
@@ -137,10 +137,13 @@ class TextOptions:
             )
 
     def check_tokenizer(self, name: Optional[str]) -> None:
-        """Refuse a tokenizer other than the training text's.
+        """Refuse a tokenizer other than the one that the training text was tokenized with.
+
+        Args:
+            name: value of ``--tokenizer``.
 
         Raises:
-            UserError: the tokenizer is another one.
+            UserError: the tokenizers differ.
         """
         if not name or self.forms is None:
             return
@@ -156,14 +159,14 @@ class TextOptions:
         )
 
     def check_bpe(self, name: Optional[str], model: Optional[str]) -> None:
-        """Refuse other subwords than the training text's.
+        """Refuse subwords other than those of the training text.
 
         Args:
-            name: ``subword_nmt``, ``sentencepiece`` or another one of fairseq.
-            model: file of merges or pieces.
+            name: value of ``--bpe``, such as ``subword_nmt`` or ``sentencepiece``.
+            model: file of BPE merges or of a SentencePiece model.
 
         Raises:
-            UserError: the subwords are others.
+            UserError: the subwords differ.
         """
         if not name or self.forms is None:
             return
@@ -194,12 +197,12 @@ class TextOptions:
 
 
 def refuse_symbols(dictionary: Dictionary, path: str) -> None:
-    """Refuse a dictionary of text that has the document symbols among its words.
+    """Refuse a dictionary with a document symbol (``<sep>``, ``<bod>``) as a word of the text.
 
-    A dictionary that fairseq has saved with the symbols of this package ends in them.
+    A dictionary that ends in these symbols is accepted: it was saved after they were added.
 
     Raises:
-        UserError: a symbol is a word of the text.
+        UserError: a document symbol is a word of the text.
     """
     if tuple(dictionary.symbols[-len(DOCUMENT_SYMBOLS) :]) == DOCUMENT_SYMBOLS:
         return
@@ -223,7 +226,7 @@ class PreparedTextTask(TranslationTask):
         self.state.merge_state_dict({KEY: self.training_text})
 
     def load_state_dict(self, state_dict):
-        """Load the state of a checkpoint.
+        """Load the task state of a checkpoint after comparing its training text with the data.
 
         Raises:
             UserError: the checkpoint was trained with other text.
@@ -256,20 +259,21 @@ class PreparedTextTask(TranslationTask):
         return add_document_symbols(dictionary)
 
     def build_tokenizer(self, args):
-        """Build the tokenizer.
+        """Build the tokenizer, which must be that of the training text.
 
         Raises:
-            UserError: the tokenizer is not the training text's.
+            UserError: the training text was tokenized differently.
         """
         self._tokenizer_name = getattr(args, "_name", None)
         self._text_options().check_tokenizer(self._tokenizer_name)
         return super().build_tokenizer(args)
 
     def build_bpe(self, args):
-        """Build the subword encoder.
+        """Build the subword encoder, which must be that of the training text.
 
         Raises:
-            UserError: the codes or the model are missing, invalid or not the training text's.
+            UserError: the codes or the model are missing or invalid, or differ from those of the
+                training text.
         """
         name = getattr(args, "_name", None)
         if self.cfg.checkpoint_to_decode and not self.datasets:
@@ -297,10 +301,10 @@ class PreparedTextTask(TranslationTask):
             ) from None
 
     def report_missing_options(self, tokenizer: Optional[str], bpe: Optional[str]) -> None:
-        """Warn that input must be preprocessed already if options are missing.
+        """Warn that input must already be preprocessed if ``--tokenizer`` or ``--bpe`` is missing.
 
         Args:
-            tokenizer, bpe: ``--tokenizer`` and ``--bpe``.
+            tokenizer, bpe: values of the options, None if missing.
         """
         self._text_options().report_missing(tokenizer, bpe)
 

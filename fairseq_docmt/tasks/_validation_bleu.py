@@ -1,4 +1,4 @@
-"""Validation d-BLEU, ``d_bleu``, over documents whose sentences come from several batches."""
+"""Document BLEU in validation (``d_bleu``), for documents that extend over several batches."""
 
 import json
 import logging
@@ -35,7 +35,7 @@ def check_options(cfg) -> None:
         cfg: options of the task.
 
     Raises:
-        UserError: naming the option.
+        UserError: an option is invalid; the message names it.
     """
     metric = cfg.best_checkpoint_metric
     if metric in ("bleu", "d_bleu") and not cfg.eval_bleu:
@@ -71,8 +71,8 @@ class DocumentsInProgress:
 
     Args:
         index: sentences and documents.
-        line_ids: lines of the sentences that will be translated; a document is complete when all
-            its sentences among these are.
+        line_ids: lines of the sentences that will be translated; a document is complete when all of
+            its sentences among these lines are translated.
     """
 
     def __init__(self, index: DocumentIndex, line_ids: Iterable[int]):
@@ -82,7 +82,7 @@ class DocumentsInProgress:
 
     @classmethod
     def of_batches(cls, view: DocumentView, batches: Iterable) -> "DocumentsInProgress":
-        """Return the documents whose sentences are in the batches of a dataset.
+        """Create a collection for the documents whose sentences are in the given batches.
 
         Args:
             view: dataset of the split.
@@ -94,10 +94,11 @@ class DocumentsInProgress:
     def add(
         self, line_ids: Sequence[int], texts: Sequence[Tuple[str, str]]
     ) -> List[Tuple[str, str]]:
-        """Add translations and return hypothesis and reference of each document now complete.
+        """Add translations; return hypothesis and reference of each document that is now complete.
 
         Args:
-            line_ids: lines of the sentences; those added before, in a repeated batch, are ignored.
+            line_ids: lines of the sentences; lines that were added before, in a repeated batch, are
+                ignored.
             texts: hypothesis and reference of each sentence.
         """
         finished = []
@@ -114,10 +115,10 @@ class DocumentsInProgress:
 
 
 class ValidationBleu:
-    """Document BLEU of a validation split whose documents come from several batches.
+    """Document BLEU of a validation split whose documents extend over several batches.
 
     Attributes:
-        statistics: statistics of the documents that the last batch completed.
+        statistics: BLEU statistics of the documents that the last batch completed.
     """
 
     def __init__(self):
@@ -127,16 +128,16 @@ class ValidationBleu:
         self._warned = False
 
     def begin(self, view: DocumentView, iterator) -> None:
-        """Remember the split and its batches, which are validated next."""
+        """Store the split and the iterator of its batches, which will be validated next."""
         self._next = view, iterator
 
     def score(self, task, units: dict, found: list) -> BLEUScore:
-        """Return the BLEU of a batch of sentences, and set :attr:`statistics`.
+        """Return the BLEU of a batch of sentences; set :attr:`statistics` for document BLEU.
 
         Args:
             task: document task with ``--eval-bleu``.
-            units: batch of sentences, with ``target``; it may be empty where other processes still
-                have sentences.
+            units: sample with references as ``target``; empty if only other processes still have
+                sentences.
             found: hypotheses of each sentence.
         """
         hypotheses = [_text(task, best["tokens"], "UNKNOWNTOKENINHYP") for best, *_ in found]
@@ -154,7 +155,7 @@ class ValidationBleu:
         return metric.corpus_score(hypotheses, [references])
 
     def _warn(self, references: List[str], tokenized: bool) -> None:
-        """Warn once if BLEU is computed over subwords, tokens or entities."""
+        """Warn once if BLEU is computed over subwords, or tokens with entities (``&quot;``)."""
         piece, entity = sign_in(references, SUBWORD), sign_in(references, ENTITY)
         if self._warned or not (piece or entity and not tokenized):
             return
@@ -182,9 +183,9 @@ class ValidationBleu:
 
 
 def _text(task, tokens, unknown: str) -> str:
-    """Return the text of target tokens, with ``unknown`` for unknown words.
+    """Return the text of target tokens, with ``unknown`` in place of unknown words.
 
-    Hypothesis and reference have different ones, so that they do not match.
+    Hypotheses and references use different placeholders, so that these do not match.
     """
     bpe = task.cfg.eval_bleu_remove_bpe
     text = task.tgt_dict.string(tokens.int().cpu(), bpe, unk_string=unknown)
@@ -203,7 +204,7 @@ def _of_all_processes(line_ids: Sequence[int], texts: Sequence[Tuple[str, str]])
 def _statistics(finished: Sequence[Tuple[str, str]], metric: BLEU) -> Dict[str, int]:
     """Return the BLEU statistics of documents, to be summed up by :func:`log_d_bleu`.
 
-    Every process has all documents, so only the first process returns them; others return zeros.
+    Every process has all documents, so all processes but the first return zeros.
 
     Args:
         finished: hypothesis and reference of each document.
@@ -242,7 +243,9 @@ def _d_bleu(meters) -> float:
 
 
 def units_of_view(sample: dict, task) -> dict:
-    """Convert joined examples into decoding units with references as target context.
+    """Convert a batch of windows or documents into a sample to decode.
+
+    References serve as the target context of windows.
 
     Args:
         sample: batch of a :class:`~fairseq_docmt.data.DocumentView`.
@@ -274,7 +277,9 @@ def units_of_view(sample: dict, task) -> dict:
 
 
 def units_of_stream(sample: dict, task) -> dict:
-    """Convert a batch of a stream into decoding units, each lane as a document, without fillers.
+    """Convert a batch of a stream into a sample to decode, without filler rows.
+
+    Each lane, which reads one document after another, is treated as a single document.
 
     Args:
         sample: batch of a :class:`~fairseq_docmt.data.stream_view.StreamView`.
@@ -299,7 +304,7 @@ def units_of_stream(sample: dict, task) -> dict:
 
 
 def units_of_documents(sample: dict, task) -> dict:
-    """Convert a batch with a row for each sentence into decoding units, one per document.
+    """Convert a batch with a row for each sentence into a sample to decode document by document.
 
     Args:
         sample: batch of a :class:`~fairseq_docmt.data.rows_view.RowsView`.
@@ -339,6 +344,6 @@ def _targets(sample: dict, task) -> List[Tuple[List[Tensor], bool]]:
 
 
 def _split_rows(tokens: Tensor, format: SequenceFormat) -> List[Tuple[List[Tensor], bool]]:
-    """Split the rows of padded (bsz, T) tokens into sentences, see :meth:`SequenceFormat.split`."""
+    """Return for each padded row of tokens its sentences, and whether it starts with ``<bod>``."""
     rows = (row[row.ne(format.dictionary.pad())] for row in tokens.cpu())
     return [format.split(row) for row in rows]

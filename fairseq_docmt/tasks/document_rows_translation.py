@@ -1,6 +1,7 @@
-"""``--task document_rows_translation``: whole documents, a batch row for each sentence.
+"""``--task document_rows_translation``: whole documents, with a batch row for each sentence.
 
-For models that read a sentence given memories of all others (Maruf and Haffari, 2018).
+For models that translate a sentence given memories of all other sentences of its document
+(Maruf and Haffari, 2018).
 """
 
 from dataclasses import dataclass, field
@@ -61,9 +62,10 @@ class DocumentRowsTranslationConfig(DocumentPartsConfig, DocumentTranslationConf
 
 @register_task("document_rows_translation", dataclass=DocumentRowsTranslationConfig)
 class DocumentRowsTranslationTask(FullDocumentTranslationTask):
-    """Translation of whole documents, long ones in parts, by models that read them row by row.
+    """Translation of whole documents by models that read each sentence as a batch row.
 
-    The maximum positions of the model apply to single sentences.
+    Long documents are cut into parts.  The maximum positions of the model apply to single
+    sentences.
     """
 
     task_name = "document_rows_translation"
@@ -71,7 +73,7 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
     stored_defaults = {"max_document_tokens": 1000}
 
     def check_options(self) -> None:
-        """Raise UserError for invalid values of options."""
+        """Refuse options that contradict each other or that this task does not support."""
         if self.cfg.drafts and self.cfg.gold_drafts:
             raise UserError("--drafts and --gold-drafts exclude each other; leave one out")
         if self.cfg.sentence_data:
@@ -86,11 +88,13 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
             )
 
     def build_model(self, cfg, from_checkpoint=False):
-        """Build a model.
+        """Build a model; check that drafts are given if and only if it has a target memory.
+
+        Drafts are translations that fill the target memory in training.
 
         Raises:
-            UserError: the model needs batches of another task, or its target memory has no
-                translations to read in training.
+            UserError: the model needs batches of another task, or drafts are missing or have no
+                effect.
         """
         model = super().build_model(cfg, from_checkpoint)
         if from_checkpoint:
@@ -114,12 +118,18 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
     # ---- data ----------------------------------------------------------------------------------
 
     def limits(self, src_sizes, tgt_sizes=None) -> list:
-        """Return the limits of a span: the batch size in training, an empty list in decoding."""
+        """Return pairs (sizes of sentences, maximum) that limit a span to the batch size.
+
+        The list is empty in decoding, and in training without a token limit.
+
+        Args:
+            src_sizes, tgt_sizes: (sentences,) number of tokens; tgt_sizes is None in decoding.
+        """
         batch = self.cfg.max_batch_tokens if tgt_sizes is not None else None
         return [(sizes, batch) for sizes in (src_sizes, tgt_sizes)] if batch else []
 
     def training_view(self, corpus: DocumentCorpus, trains: bool) -> RowsView:
-        """Return the training or validation examples of a corpus."""
+        """Return the dataset of documents to train or validate on, with a row for each sentence."""
         fits = corpus.within(self.most_tokens)
         read = corpus.without(~fits)
         return RowsView(
@@ -132,11 +142,11 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
         )
 
     def drafts_of(self, corpus: DocumentCorpus):
-        """Return the earlier translations of the lines of a corpus, None without ``--drafts``."""
+        """Return the draft translations of the lines of a corpus; None without ``--drafts``."""
         split = corpus.name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
         symbols = Symbols.of_task(self, self.tgt_dict)
         return open_drafts(self.cfg.drafts, split, self.cfg.target_lang, corpus.index, symbols)
 
     def validation_units(self, sample) -> dict:
-        """Return the documents of a validation batch as decoding units."""
+        """Convert a validation batch into a sample to decode document by document."""
         return units_of_documents(sample, self)

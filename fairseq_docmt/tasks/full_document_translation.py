@@ -64,7 +64,7 @@ class FullDocumentTranslationConfig(DocumentPartsConfig, JoinedTranslationConfig
 
 @register_task("full_document_translation", dataclass=FullDocumentTranslationConfig)
 class FullDocumentTranslationTask(DocumentTranslationTask):
-    """Translation of documents as one sequence (Herold and Ney, 2023, section 3.1).
+    """Translation of each document as one sequence (Herold and Ney, 2023, section 3.1).
 
     Long documents are cut into parts of similar length.
 
@@ -77,7 +77,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
     learned_defaults = {"target_ratio": 1.0}
 
     def check_training_options(self) -> None:
-        """Raise UserError for values of options that do not work together in training."""
+        """Check the training options, such as document parts; raise UserError if one is invalid."""
         super().check_training_options()
         _text_folders.refuse_training_set_in_validation(self.cfg)
         if self.cfg.sample_document_parts and len(self._numbers_of_parts()) == 1:
@@ -99,7 +99,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         return numbers
 
     def examples_decided_by(self) -> dict:
-        """Return option name -> value for the options that determine the examples of an epoch."""
+        """Return the options that determine an epoch's examples, such as ``--document-parts``."""
         return {
             **super().examples_decided_by(),
             "--max-document-tokens": self.options["max_document_tokens"],
@@ -110,15 +110,22 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
     # ---- data ----------------------------------------------------------------------------------
 
     def learn_from(self, corpus: DocumentCorpus) -> None:
-        """Store the ratio of target to source tokens of the training corpus."""
+        """Compute the ratio of target to source tokens, by which decoding estimates lengths."""
         self.options["target_ratio"] = target_ratio(corpus)
 
     def view_options(self, trains: bool) -> dict:
-        """Return the keyword arguments of :class:`DocumentView` for this task."""
+        """Return the task-specific arguments of :class:`DocumentView`, the dataset of examples.
+
+        An example is numbered by its first sentence.
+        """
         return {"id_of_last": False}
 
     def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
-        """Return the (examples, 2) spans of the training or validation examples."""
+        """Return the (examples, 2) spans of sentences that are training or validation examples.
+
+        Training cuts each document into the numbers of parts that ``--document-parts`` lists.  With
+        ``--sample-document-parts``, the result is a function that draws the spans for an epoch.
+        """
         length = (corpus.tgt_sizes, self.options["max_document_tokens"])
         given = (corpus.index, length, self.limits(corpus.src_sizes, corpus.tgt_sizes))
         if not trains:
@@ -129,7 +136,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         return spans_of_several_lengths(*given, numbers)
 
     def parts(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
-        """Return the (parts, 2) spans of documents, long ones cut into parts of similar length."""
+        """Cut long documents into parts of similar length; return (parts, 2) sentence spans."""
         estimated = src_sizes * self.options["target_ratio"]
         length = (estimated, self.options["max_document_tokens"])
         return part_spans(index, length, self.limits(src_sizes))

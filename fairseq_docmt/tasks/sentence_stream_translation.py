@@ -1,4 +1,4 @@
-"""``--task sentence_stream_translation``: documents sentence by sentence with a state."""
+"""``--task sentence_stream_translation``: documents sentence by sentence, with a document state."""
 
 import logging
 from dataclasses import dataclass, field
@@ -48,8 +48,8 @@ class SentenceStreamTranslationConfig(DocumentTranslationConfig):
 class SentenceStreamTranslationTask(DocumentTranslationTask):
     """Translation of ``--batch-size`` documents in parallel lanes, sentence by sentence.
 
-    For architectures with a document state that goes from sentence to sentence, such as the
-    recurrent memory of Feng et al. (2022).
+    For architectures that pass a document state from sentence to sentence, such as the recurrent
+    memory of Feng et al. (2022).
     """
 
     task_name = "sentence_stream_translation"
@@ -60,7 +60,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         self.training_states, self.validation_states = LaneStates(), LaneStates()
 
     def check_options(self) -> None:
-        """Raise UserError for invalid values of options."""
+        """Refuse options that streams do not support or that would have no effect."""
         if self.cfg.sentence_data:
             raise UserError(
                 "--sentence-data is not for streams; add sentence pairs to the training set as "
@@ -75,12 +75,12 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             )
 
     def check_training_options(self) -> None:
-        """Raise UserError for values of options that do not work together in training."""
+        """Check the training options; warn of options for batch order, which streams ignore."""
         super().check_training_options()
         _option_checks.report_in_streams(self)
 
     def examples_decided_by(self) -> dict:
-        """Return option name -> value for the options that determine the examples of an epoch."""
+        """Return the options that determine an epoch's examples, such as ``--chunk-sentences``."""
         return {
             **super().examples_decided_by(),
             "--chunk-sentences": self.cfg.chunk_sentences,
@@ -88,7 +88,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         }
 
     def build_model(self, cfg, from_checkpoint=False):
-        """Build a model with a document state.
+        """Build a model, which must have a document state.
 
         Raises:
             UserError: the architecture has no document state.
@@ -113,12 +113,12 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
     # ---- data ----------------------------------------------------------------------------------
 
     def training_view(self, corpus: DocumentCorpus, trains: bool) -> StreamView:
-        """Return the training or validation examples of a corpus."""
+        """Return the dataset of training or validation sentences, without overlong sentences."""
         fits = corpus.within(self.most_tokens)
         return StreamView(corpus, fits, self.formats)
 
     def get_batch_iterator(self, dataset, *args, **kwargs):
-        """Return the batches of a stream or of sentences to decode.
+        """Return an iterator over the batches of a stream or of sentences to decode.
 
         Raises:
             UserError: ``--batch-size`` is missing, or a sentence is too long.
@@ -187,7 +187,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
     # ---- training ------------------------------------------------------------------------------
 
     def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False):
-        """Run the stock training step on a batch with its document state."""
+        """Run the training step on a batch, given the document state from the previous batch."""
         states = self.training_states
         with states.of_batch(sample, model, update_num, not ignore_grad) as batch:
             result = super().train_step(
@@ -196,31 +196,31 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         return _without_fillers(sample, criterion, result)
 
     def optimizer_step(self, optimizer, model, update_num):
-        """Run the stock step; gather the document states if a checkpoint is certain to follow."""
+        """Update the parameters; gather the document states if a checkpoint is sure to follow."""
         super().optimizer_step(optimizer, model, update_num)
         done, interval = update_num + 1, self.cfg.save_interval_updates
         if done == self.cfg.max_update or (interval > 0 and done % interval == 0):
             self.training_states.gather()
 
     def begin_valid_epoch(self, epoch, model):
-        """Gather the document states, as most checkpoints follow validation."""
+        """Begin validation; gather the document states for the checkpoint that usually follows."""
         super().begin_valid_epoch(epoch, model)
         self.training_states.gather()
 
     def valid_step(self, sample, model, criterion):
-        """Run the stock validation step on a batch with its document state."""
+        """Run the validation step on a batch, given the document state from the previous batch."""
         # Only a single batch is ever run again, if memory runs out.
         with self.validation_states.of_batch(sample, model, update=sample["step"]) as batch:
             result = super().valid_step(batch, model, criterion)
         return _without_fillers(sample, criterion, result)
 
     def validation_units(self, sample) -> dict:
-        """Return the decoding units of a validation batch, with references as target context."""
+        """Convert a validation batch into a sample to decode, without filler rows."""
         return units_of_stream(sample, self)
 
 
 def _without_fillers(sample, criterion, result):
-    """Return a criterion's result with numbers of sentences that do not count fillers."""
+    """Return a criterion's result with sentence counts that exclude filler rows."""
     loss, sample_size, logging_output = result
     sentences = int(sample["id"].ge(0).sum())
     logging_output["nsentences"] = sentences

@@ -1,4 +1,4 @@
-"""``--task sliding_window_translation``: each sentence with the previous ones on both sides."""
+"""``--task sliding_window_translation``: each sentence with preceding sentences as context."""
 
 import logging
 from dataclasses import dataclass, field
@@ -81,7 +81,7 @@ class SlidingWindowTranslationConfig(JoinedTranslationConfig):
 
 @register_task("sliding_window_translation", dataclass=SlidingWindowTranslationConfig)
 class SlidingWindowTranslationTask(DocumentTranslationTask):
-    """Translation of windows of ``--window-size`` sentences, one for each sentence of the corpus.
+    """Translation with windows of ``--window-size`` sentences, one window for each sentence.
 
     The concatenation model of Wu et al. (2022), section 3, with their sliding window decoding
     (``--decoding window``, Figure 1) and the decoding of their published results
@@ -100,11 +100,11 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
 
     @property
     def reads_context(self) -> bool:
-        """Whether sentences are translated together with others of their document."""
+        """Whether sentences have context: from a window of several, or ``--next-sentences``."""
         return self.options["window_size"] > 1 or self.options["next_sentences"] > 0
 
     def check_training_options(self) -> None:
-        """Raise UserError for values of options that do not work together in training."""
+        """Check the training options, such as window sizes; raise UserError if one is invalid."""
         super().check_training_options()
         _text_folders.refuse_training_set_in_validation(self.cfg)
         size, stride = self.options["window_size"], self.cfg.window_stride
@@ -140,7 +140,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
             )
 
     def examples_decided_by(self) -> dict:
-        """Return option name -> value for the options that determine the examples of an epoch."""
+        """Return the options that determine an epoch's examples, such as ``--window-size``."""
         return {
             **super().examples_decided_by(),
             "--window-size": self.options["window_size"],
@@ -152,14 +152,21 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         }
 
     def view_options(self, trains: bool) -> dict:
-        """Return the keyword arguments of :class:`DocumentView` for this task."""
+        """Return the task-specific arguments of :class:`DocumentView`, the dataset of examples.
+
+        They follow from ``--loss-on`` and, in training, ``--coword-dropout``.
+        """
         return {
             "loss_on_last": self.options["loss_on"] == "last",
             "coword_dropout": self.cfg.coword_dropout if trains else 0.0,
         }
 
     def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
-        """Return the (examples, 2) spans of the training or validation examples."""
+        """Return the (windows, 2) spans of sentences that are training or validation windows.
+
+        For training with ``--window-stride`` or ``--sample-window-size``, the result is a function
+        that draws the windows for an epoch.
+        """
         limits = self.limits(corpus.src_sizes, corpus.tgt_sizes)
         cut = partial(window_spans, corpus.index, self.options["window_size"], limits)
         stride, sample_size = self.cfg.window_stride, self.cfg.sample_window_size
@@ -168,7 +175,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         return partial(cut, stride=stride, sample_size=sample_size)
 
     def source_spans(self, index: DocumentIndex, src_sizes, tgt_sizes=None):
-        """Return a function that adds ``--next-sentences`` to spans; None without the option."""
+        """Return a function that adds ``--next-sentences`` to source spans; None if it is 0."""
         number = self.options["next_sentences"]
         if number == 0:
             return None
@@ -176,5 +183,5 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         return partial(with_next_sentences, index=index, number=number, limit=limit)
 
     def parts(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
-        """Return the (parts, 2) spans of consecutive windows that do not overlap."""
+        """Cut documents into windows that do not overlap; return (windows, 2) sentence spans."""
         return stride_spans(index, self.options["window_size"], self.limits(src_sizes))

@@ -1,1 +1,1 @@
-"""Trainings that start from the weights of another model."""
+"""Support for training that starts from the weights of another model."""

@@ -1,4 +1,4 @@
-"""Checks of checkpoints that training starts from or a command decodes, and of their models."""
+"""Checks of checkpoints to decode or to start training from, and of the models that load them."""
 
 import ast
 import dataclasses
@@ -61,7 +61,7 @@ class Start(NamedTuple):
     resumes: bool
 
     def limit_reached(self, cfg) -> Optional[str]:
-        """Return the option and value that have already ended the training to resume, or None.
+        """Return the limit, e.g. ``--max-update 1000``, that ended the training to resume, or None.
 
         Args:
             cfg: options of the task.
@@ -74,10 +74,11 @@ class Start(NamedTuple):
 
 
 def check_checkpoints_to_decode(task) -> None:
-    """Check that the checkpoints of ``--path`` can be read and have the sizes of the dictionaries.
+    """Check that the checkpoints of ``--path`` can be read and match the dictionaries.
 
     Raises:
-        UserError: a checkpoint is missing or damaged, or does not fit the dictionaries.
+        UserError: a checkpoint is missing or damaged, or does not match the dictionaries or
+            ``--model-overrides``.
     """
     suffix, shards = task.cfg.checkpoint_suffix, task.cfg.checkpoint_shards
     if shards < 1:
@@ -98,10 +99,10 @@ def check_checkpoints_to_decode(task) -> None:
 
 
 def _check_overrides(file: CheckpointFile, overrides: str) -> None:
-    """Refuse options and values of ``--model-overrides`` that a checkpoint cannot have.
+    """Refuse ``--model-overrides`` with options or values that do not fit a checkpoint.
 
     Raises:
-        UserError: naming the first such option.
+        UserError: an option does not fit; the message names it.
     """
     stored = {name: value for group in file.settings.values() for name, value in group.items()}
     given = ast.literal_eval(overrides)
@@ -125,8 +126,8 @@ def check_language_model(task) -> None:
     """Check that fairseq-generate can load the language model of ``--lm-path``.
 
     Raises:
-        UserError: the checkpoint is missing or damaged, or no language model; its dictionary is not
-            in the data folder, or not that of its training.
+        UserError: the checkpoint is missing, damaged or not a language model, or the data folder
+            does not have its dictionary.
     """
     file = read_language_model(task.cfg.language_model)
     words = os.path.join(utils.split_paths(task.cfg.data)[0], "dict.txt")
@@ -144,13 +145,14 @@ def check_language_model(task) -> None:
 
 
 def start_of_training(task) -> Optional[Start]:
-    """Return the checkpoint that fairseq-train will load, chosen as fairseq does.
+    """Return the checkpoint that fairseq-train will load, chosen by the same rules as in fairseq.
 
     Returns:
-        The checkpoint, None to train a new model.
+        The checkpoint; None if a new model is trained.
 
     Raises:
-        UserError: the checkpoint is missing or damaged, or was trained with other text.
+        UserError: the checkpoint is missing or damaged, or does not fit the task or the text; or
+            the options name several checkpoints.
     """
     cfg = task.cfg
     if cfg.finetune_from_model:
@@ -182,7 +184,7 @@ def start_of_training(task) -> Optional[Start]:
 
 
 def _refuse_other_starts(cfg) -> None:
-    """Refuse what cannot go with ``--finetune-from-model``."""
+    """Refuse options that conflict with ``--finetune-from-model``."""
     others = {"--restore-file": cfg.restore_file != LAST, "--continue-once": cfg.continue_once}
     for name, given in others.items():
         if given:
@@ -198,9 +200,10 @@ def _refuse_other_starts(cfg) -> None:
 
 
 def forget_earlier_training() -> None:
-    """Delete the best score of a training that this process has done before (``--multirun``).
+    """Delete the best score of an earlier training in the same process (``--multirun``).
 
-    fairseq keeps it as attributes of functions, so that a worse run would save no best checkpoint.
+    fairseq keeps it in attributes of functions, so that a later, worse training would save no best
+    checkpoint.
     """
     train = sys.modules.get("fairseq_cli.train")
     for function in (checkpoint_utils.save_checkpoint, getattr(train, "should_stop_early", None)):
@@ -243,13 +246,14 @@ def check_fit(model, file: CheckpointFile, arch: str, resumes: bool) -> None:
     """Check that a model can load the parameters of a checkpoint.
 
     Args:
-        model: model as built; its parameters are overwritten.
+        model: newly built model; its parameters are overwritten.
         file: checkpoint.
         arch: architecture of the model.
         resumes: whether training resumes.
 
     Raises:
-        UserError: the parameters do not fit, or training would go on with other gradients.
+        UserError: the parameters do not fit, or the training to resume used an option that no
+            longer exists.
     """
     if resumes and file.settings.get("model", {}).get("exact_memory_gradient"):
         raise UserError(
@@ -275,7 +279,7 @@ def check_fit(model, file: CheckpointFile, arch: str, resumes: bool) -> None:
 
 
 def count_positions_by_sentence(model: nn.Module, task, arch: str) -> None:
-    """Let a model count positions anew in each sentence (``--restart-positions``).
+    """Make a model restart its token positions in each sentence (``--restart-positions``).
 
     Raises:
         UserError: the model has no positional embeddings.
@@ -289,12 +293,12 @@ def count_positions_by_sentence(model: nn.Module, task, arch: str) -> None:
 
 
 def check_context(model: nn.Module, task, arch: str) -> None:
-    """Check that the task of training gives a model the context that it reads.
+    """Check that the training task gives a model the context that it reads.
 
-    A warning names a model that is made for several sentences, but gets single ones.
+    Warn if a model that is meant for several sentences gets single sentences.
 
     Raises:
-        UserError: the model reads context that another task gives.
+        UserError: the model reads context that only another task gives.
     """
     needed = needed_task(model)
     if needed not in (None, task.task_name):
@@ -310,10 +314,10 @@ def check_context(model: nn.Module, task, arch: str) -> None:
 
 
 def check_rows(model: nn.Module, task, arch: str) -> None:
-    """Check that a model reads the rows of a batch as the task makes them.
+    """Check that task and model agree on whether each batch row is a sentence of a document.
 
     Raises:
-        UserError: naming a task whose batches the model reads.
+        UserError: they disagree; the message names a task that fits the model.
     """
     if reads_documents(model) and not task.rows_are_sentences:
         raise UserError(
@@ -349,7 +353,7 @@ def start_training(model: nn.Module, task, arch: str) -> None:
 
     Args:
         model: model to train.
-        task: its task.
+        task: document task.
         arch: name of its architecture.
 
     Raises:
@@ -366,9 +370,9 @@ def start_training(model: nn.Module, task, arch: str) -> None:
 
 
 def _begin_separator(model: nn.Module, task) -> None:
-    """Let ``<sep>`` begin as ``</s>`` if the model reads it and the checkpoint has not learned it.
+    """Initialise ``<sep>`` like ``</s>`` if the model uses it but the checkpoint does not know it.
 
-    In a multilingual model new symbols begin as the mean of all others, see :func:`let_load`.
+    In a multilingual model, :func:`let_load` initialises new symbols with the mean of the others.
     """
     if task.tag_options or not joins_sentences(task.options):
         return

@@ -28,11 +28,11 @@ KEY = "language_tags"
 
 
 class Kind(NamedTuple):
-    """Tags of a family of models.
+    """Language tags of a family of multilingual models.
 
     Attributes:
-        style: ``--lang-tok-style`` of fairseq: ``mbart`` is [en_XX], ``multilingual`` is __en__.
-        others: symbols that the tasks add after the tags.
+        style: ``--lang-tok-style`` of fairseq: ``mbart`` for [en_XX], ``multilingual`` for __en__.
+        others: symbols that fairseq adds to the dictionary after the tags.
     """
 
     style: str
@@ -53,8 +53,8 @@ class TagOptions(NamedTuple):
     Attributes:
         kind: value of ``--language-tags``.
         source, target: names of the languages in the tags.
-        symbols: all symbols after the words of the dictionary, before the document symbols.
-        unknown: the ``symbols``, at their end, that the pre-trained model does not have.
+        symbols: tags and other symbols between the dictionary's words and the document symbols.
+        unknown: last of these symbols, which the pre-trained model does not have.
     """
 
     kind: str
@@ -65,22 +65,22 @@ class TagOptions(NamedTuple):
 
     @property
     def new(self) -> Tuple[str, ...]:
-        """Symbols that the pre-trained model does not have."""
+        """Symbols that the pre-trained model does not have, including the document symbols."""
         return (*self.unknown, *DOCUMENT_SYMBOLS)
 
     def record(self) -> dict:
-        """Return the options to store in a checkpoint, whose model knows all symbols."""
+        """Return the tags to store in a checkpoint of the new model, which knows all symbols."""
         return {**self._asdict(), "unknown": []}
 
     def extend(self, dictionary: Dictionary) -> None:
-        """Add the symbols to a dictionary."""
+        """Insert the tags and other symbols into a dictionary, before the document symbols."""
         insert_symbols(dictionary, self.symbols)
 
     def tags(self, src_dict: Dictionary, tgt_dict: Dictionary) -> LanguageTags:
-        """Return the tags of the languages.
+        """Return the token indices of the language tags, by their places in sequences.
 
         Raises:
-            UserError: there is no tag of a language.
+            UserError: a language has no tag.
         """
         source = (self._index(src_dict, "source", self.source),)
         target = self._index(tgt_dict, "target", self.target)
@@ -107,14 +107,14 @@ def tag_of(kind: str, language: str) -> str:
 
 
 def chosen(cfg, file: Optional[CheckpointFile]) -> Optional[TagOptions]:
-    """Return the tags to train or decode with, or None.
+    """Return the language tags to train or decode with; None for a model without tags.
 
     Args:
         cfg: options of the task.
         file: checkpoint that training starts from or that is decoded; None for a new model.
 
     Raises:
-        UserError: the options contradict the checkpoint, or its languages are unknown.
+        UserError: the options contradict the checkpoint, or the languages of its tags are unknown.
     """
     given = _given(cfg, "language_tags")
     if file is None:
@@ -139,7 +139,7 @@ def chosen(cfg, file: Optional[CheckpointFile]) -> Optional[TagOptions]:
 
 
 def adopted(cfg, task_state: dict) -> TagOptions:
-    """Return the tags stored in a checkpoint, or the tags of other languages that ``cfg`` gives.
+    """Return the tags stored in a checkpoint, changed where the task has another language.
 
     Args:
         cfg: options of the task.
@@ -165,10 +165,10 @@ def adopted(cfg, task_state: dict) -> TagOptions:
 
 
 def of_dictionaries(options: TagOptions, src_dict, tgt_dict) -> LanguageTags:
-    """Extend the dictionaries by the symbols of the tags and return the tags.
+    """Add the tags to both dictionaries and return their indices.
 
     Raises:
-        UserError: there is no tag of a language.
+        UserError: a language has no tag.
     """
     for dictionary in (src_dict, tgt_dict):
         options.extend(dictionary)
@@ -199,7 +199,7 @@ def _completed(cfg, kind: str, languages: List[str], pretrained: bool) -> TagOpt
 
 
 def _kind_of(task: str, settings: dict) -> Optional[str]:
-    """Return the value of ``--language-tags`` for a checkpoint of a fairseq task, or None."""
+    """Return the ``--language-tags`` that fit a checkpoint of a fairseq task; None for no tags."""
     if task in MBART25_TASKS:
         return "mbart25"
     if task != MULTILINGUAL_TASK:
@@ -218,7 +218,7 @@ def _kind_of(task: str, settings: dict) -> Optional[str]:
 
 
 def _languages(cfg, settings: dict) -> Optional[List[str]]:
-    """Return the languages in the order of their tags, None if nothing names them."""
+    """Return the languages in the order of the checkpoint's tags; None if they are unknown."""
     if cfg.tag_languages:
         return _read(cfg.tag_languages)
     languages, path = settings.get("langs"), settings.get("lang_dict")

@@ -1,4 +1,4 @@
-"""Weights of another model completed by symbols, positions and a start of ``<sep>``."""
+"""Extension of loaded weights by new symbols and positions, and initialisation of ``<sep>``."""
 
 import logging
 from typing import Optional, Sequence
@@ -25,12 +25,12 @@ def let_vocabulary_grow(
     """Let a model load weights of vocabularies without the document symbols.
 
     The missing rows keep their initialisation.  Any other difference in size is refused by torch.
-    Layers may still be replaced afterwards: those of vocabulary size are looked up when weights are
-    loaded.
+    Layers may still be replaced afterwards, since layers of vocabulary size are looked up only when
+    weights are loaded.
 
     Args:
         model: model to load into.
-        dictionaries: its dictionaries.
+        dictionaries: dictionaries of the model.
         new: last symbols of the dictionaries, which the weights may lack.
         as_mean: initialise the missing rows with the mean of the others instead.
     """
@@ -73,16 +73,16 @@ def _append_new_rows(module, state_dict: dict, name: str, new: Sequence[str], as
 
 
 def extend_positions(model: nn.Module, how: Optional[str], path: str) -> None:
-    """Let a model load fewer learned positions than it has.
+    """Let a model load weights with fewer learned positions than the model has.
 
     Args:
         model: model to load into.
-        how: ``repeat`` or ``interpolate``; None to refuse.
+        how: ``repeat`` or ``interpolate`` the loaded positions; None to refuse such weights.
         path: path of the checkpoint, for messages.
 
     Raises:
-        UserError: the model has no learned positions; or, when a checkpoint is loaded, the
-            checkpoint has more positions, or fewer and ``how`` is None.
+        UserError: ``how`` is given, but the model has no learned positions; or, when a checkpoint
+            is loaded, it has more positions, or fewer and ``how`` is None.
     """
     learned = (isinstance(module, LearnedPositionalEmbedding) for module in model.modules())
     if how is not None and not any(learned):
@@ -119,10 +119,10 @@ def _extended(loaded: Tensor, module, key: str, how: Optional[str], path: str) -
 
 
 def positions_of(known: Tensor, wanted: int, how: str) -> Tensor:
-    """Extend known positions to a larger number.
+    """Extend learned positions to a larger number.
 
     Args:
-        known: (n, C) embeddings of the known positions.
+        known: (n, C) embeddings of the n learned positions.
         wanted: number of positions, at least n.
         how: ``repeat`` them from the first one on, or ``interpolate`` linearly between them.
 
@@ -147,7 +147,7 @@ TARGET_ROWS = (
 
 
 def joins_sentences(options: dict) -> bool:
-    """Return whether sequences have several sentences, joined by ``<sep>``.
+    """Return whether a model reads sequences of several sentences, joined by ``<sep>``.
 
     Args:
         options: options of a document task, as stored in its checkpoints.
@@ -158,14 +158,14 @@ def joins_sentences(options: dict) -> bool:
 
 
 def begin_as_end(model: nn.Module, src_dict: Dictionary, tgt_dict: Dictionary) -> None:
-    """Let ``<sep>`` begin with the parameters of ``</s>`` when weights are loaded.
+    """Initialise ``<sep>`` with the parameters of ``</s>`` when weights are loaded.
 
-    A model of single sentences has not learned ``<sep>``, but it has learned ``</s>``, which also
-    follows a sentence and, as first input of the decoder, precedes one.
+    A sentence-level model has not learned ``<sep>``, but it has learned ``</s>``, which also
+    follows a sentence and, as the first decoder input, precedes one.
 
     Args:
         model: model to load into.
-        src_dict, tgt_dict: its dictionaries, with ``<sep>``.
+        src_dict, tgt_dict: dictionaries of the model, with ``<sep>``.
     """
     places = [(name, src_dict) for name in SOURCE_ROWS] + [(name, tgt_dict) for name in TARGET_ROWS]
 
