@@ -1,5 +1,6 @@
 """Stock sequence generators with limits for each row and a stricter stopping criterion."""
 
+import logging
 import math
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -12,6 +13,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from fairseq_docmt.generation.ensembles import ShallowFusion
 from fairseq_docmt.generation.sentence_search import FewWordsBeamSearch, SentenceSearch
+
+logger = logging.getLogger(__name__)
 
 
 class RowLimits(NamedTuple):
@@ -80,6 +83,7 @@ class _DocumentGenerator:
         self._most_tokens_a, self._most_tokens_b = self.max_len_a, self.max_len_b
         # The search forbids the end symbol, as only it knows which rows have reached their limit.
         self._min_len, self.min_len = self.min_len, 0
+        self._noted_min_len = False
         self._done: List[bool] = []
 
     def most_tokens(self, source_tokens: int, sentences: int) -> int:
@@ -108,6 +112,14 @@ class _DocumentGenerator:
             most = [min(limit, self.lm_model.most_tokens) for limit in most]
             self.lm_model.begin(limits.before, marks)
         least = [self._min_len + n for n in marks]
+        is_above = self._min_len > 1 and any(n > limit for n, limit in zip(least, most))
+        if is_above and not self._noted_min_len:
+            self._noted_min_len = True
+            logger.warning(
+                "--min-len %d is more than the length limit of some outputs (--max-len-a, "
+                "--max-len-b), which end at their limit",
+                self._min_len,
+            )
         if prefixes is not None:
             # A prefix with its end may be shorter than --min-len, as in fairseq.
             least = [0 if self.eos in prefix else n for prefix, n in zip(prefixes.tolist(), least)]

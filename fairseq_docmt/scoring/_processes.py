@@ -3,7 +3,11 @@
 import multiprocessing
 import os
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Callable, Iterable, List, Optional, TypeVar
+
+from fairseq_docmt.errors import UserError
 
 Item, Result = TypeVar("Item"), TypeVar("Result")
 
@@ -34,8 +38,11 @@ def forked_map(function: Callable[[Item], Result], items: Iterable[Item]) -> Lis
     global _function
     _function = function
     try:
-        with multiprocessing.get_context("fork").Pool(_processors()) as pool:
-            return pool.map(_call, items, chunksize=1)
+        # Unlike multiprocessing.Pool, this pool notices when a process dies.
+        with ProcessPoolExecutor(_processors(), multiprocessing.get_context("fork")) as pool:
+            return list(pool.map(_call, items))
+    except BrokenProcessPool:
+        raise UserError("a process was killed; there was perhaps too little memory") from None
     finally:
         _function = None
 

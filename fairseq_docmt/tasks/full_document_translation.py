@@ -88,13 +88,17 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
 
     def _numbers_of_parts(self) -> list:
         try:
-            numbers = sorted({int(number) for number in self.cfg.document_parts.split(",")})
+            numbers = sorted(int(number) for number in self.cfg.document_parts.split(","))
         except ValueError:
             numbers = [0]
         if numbers[0] < 1:
             raise UserError(
                 "--document-parts must be numbers of at least 1, such as 1,2,4,8; got "
                 f"{self.cfg.document_parts}"
+            )
+        if len(set(numbers)) < len(numbers):
+            raise UserError(
+                f"--document-parts {self.cfg.document_parts} names a number twice; give each once"
             )
         return numbers
 

@@ -4,9 +4,12 @@ import contextlib
 import logging
 import multiprocessing
 import os
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 import fairseq_docmt
+from fairseq_docmt.errors import UserError
 from fairseq_docmt.translate.exported import ExportedTranslator, is_exported
 from fairseq_docmt.translate.formats import Document, Hypothesis
 from fairseq_docmt.translate.journal import Finished
@@ -92,16 +95,23 @@ class Engine:
 
 
 _engine: Optional[Engine] = None
+#: what failed when this process loaded its model
+_failure: Optional[Exception] = None
 
 
 def _start(settings: Settings, threads: int) -> None:
-    global _engine
+    global _engine, _failure
     logging.disable(logging.INFO)
     os.environ["OMP_NUM_THREADS"] = str(threads)  # of torch and CTranslate2, which come later
-    _engine = Engine(settings)
+    try:
+        _engine = Engine(settings)
+    except Exception as error:  # raised here, it would end the process, and the pool start another
+        _failure = error
 
 
 def _translate(some: List[Tuple[int, Document]]) -> List[Tuple[int, Finished]]:
+    if _failure is not None:
+        raise _failure
     numbers, documents = zip(*some)
     return list(zip(numbers, _engine.translate(list(documents))))
 
@@ -127,10 +137,19 @@ def running(settings: Settings, workers: int) -> Iterator:
         threads = max(1, (os.cpu_count() or 1) // workers)
         # A copy of this process would share the locks of its threads.
         context = multiprocessing.get_context("spawn")
-        with context.Pool(workers, _start, (settings, threads)) as pool:
-            yield lambda batches: pool.imap(_translate, batches)
-            pool.close()
-            pool.join()
+        # Unlike multiprocessing.Pool, this pool notices when a process dies.
+        with ProcessPoolExecutor(workers, context, _start, (settings, threads)) as pool:
+            try:
+                yield lambda batches: pool.map(_translate, batches)
+            except BrokenProcessPool:
+                raise UserError(
+                    "a process of --workers was killed, perhaps because memory ran out; give fewer "
+                    "--workers and run the same command again to continue"
+                ) from None
+            except BaseException:
+                for process in multiprocessing.active_children():
+                    process.terminate()
+                raise
 
 
 def batches(

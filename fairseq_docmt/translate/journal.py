@@ -100,7 +100,7 @@ class Journal:
         os.fsync(self._stream.fileno())
 
     def close(self, keep: bool) -> None:
-        """Close the file, and remove it unless ``keep`` is set."""
-        if not keep:
+        """Close the file; remove it unless it is to be kept and holds a document."""
+        if not (keep and self.found):
             os.remove(self._path)
         self._stream.close()

@@ -374,7 +374,7 @@ def test_positions_of_the_training_limit_windows(binarised, tmp_path):
 
 
 @pytest.mark.parametrize("options", [WINDOW, [*WINDOW, "--decoding", "segment"], STREAM], ids=str)
-def test_the_minimum_length_ends_at_the_limit_of_a_row(binarised, options, request):
+def test_the_minimum_length_ends_at_the_limit_of_a_row(binarised, options, request, caplog):
     """Rows may have a smaller limit than --min-len; fairseq has one limit for all."""
     name = "memory_stream_checkpoint" if options is STREAM else "window_checkpoint"
     lengths = ["--min-len", "5", "--max-len-a", "1", "--max-len-b", "0", "--batch-size", "1"]
@@ -383,6 +383,7 @@ def test_the_minimum_length_ends_at_the_limit_of_a_row(binarised, options, reque
     assert sorted(found) == tiny.rows_of(DOCS)
     if "segment" in options:  # the length is that of the whole output
         return
+    assert caplog.text.count("--min-len 5 is more than the length limit of some outputs") == 1
     for row, line in found.items():
         size = len(sources[row].split())
         assert min(5, size) <= len(line.split()) <= size + 1

@@ -770,6 +770,10 @@ TRAINING = {
         "--document-parts must be numbers of at least 1, such as 1,2,4,8; got 0",
         [*DOCUMENTS, *NEW, "--document-parts", "0"],
     ),
+    "parts given twice": Case(
+        "--document-parts 2,1,2 names a number twice; give each once",
+        [*DOCUMENTS, *NEW, "--document-parts", "2,1,2"],
+    ),
     "parts to draw": Case(
         (
             "--sample-document-parts needs several numbers to draw from; give --document-parts "

@@ -5,6 +5,7 @@ Covers translate/engine.py, translate/formats.py and translate/journal.py.
 
 import fcntl
 import json
+import os
 
 import pytest
 import tiny
@@ -12,6 +13,7 @@ import tiny
 from fairseq_docmt import command_line
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import read_input
+from fairseq_docmt.translate.engine import running
 from fairseq_docmt.translate.journal import Journal
 
 DOCS = tiny.documents((1, 5, 2, 7), 2)
@@ -143,6 +145,19 @@ def test_two_processes_give_the_same(run, wanted, tmp_path):
     assert run(given, "--workers", "2") == tiny.text_of(wanted)
 
 
+class Fatal:
+    """Settings that end the process that reads them."""
+
+    def __reduce__(self):
+        return os._exit, (1,)
+
+
+def test_a_killed_process_is_reported():
+    with pytest.raises(UserError, match="a process of --workers was killed"):
+        with running(Fatal(), 2) as translate:
+            list(translate([[(0, DOCS[0])]]))
+
+
 def test_lines_and_blanks_come_back(run, tmp_path):
     """A file is one document, and its lines are paragraphs of sentences."""
     first, second = "w1 w2 w3 .", "W4 w5 !"
@@ -271,6 +286,14 @@ def test_mistakes(run, tmp_path, name):
     with pytest.raises(UserError, match=message):
         run(given, *options)
     assert given.read_text() == text
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_refused_option_leaves_no_file(run, tmp_path, workers):
+    (tmp_path / "in").write_text(tiny.text_of(DOCS))
+    with pytest.raises(UserError, match="unknown option lenpan"):
+        run(tmp_path / "in", "--out", tmp_path / "out", "--lenpan", "1", "--workers", workers)
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
 @pytest.mark.parametrize("ends", ["\r\n", "\n"])

@@ -17,6 +17,7 @@ from sacrebleu.metrics import BLEU
 from scipy.stats import binomtest
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.scoring._processes import forked_map
 from fairseq_docmt.scoring.corpus import corpus_metrics, significance
 from fairseq_docmt.scoring.corpus.corpus_metrics import Options
 from fairseq_docmt.scoring.corpus.meteor import Meteor
@@ -388,3 +389,8 @@ def test_processes_that_share_the_work_find_the_same(scoring, write):
     command = [sys.executable, "-c", PROCESSES, *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.stdout == scoring(*arguments), done.stderr
+
+
+def test_a_killed_process_is_reported():
+    with pytest.raises(UserError, match="a process was killed"):
+        forked_map(os._exit, [1, 2])
