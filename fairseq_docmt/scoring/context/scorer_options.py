@@ -1,5 +1,6 @@
 """Command-line options for scoring references with a trained model."""
 
+import argparse
 from typing import List, Sequence
 
 import torch
@@ -46,6 +47,18 @@ def add_model_arguments(parser) -> None:
     add("--batch-size", type=int, help="maximum number of documents in a batch")
     add("--cpu", action="store_true", help="use the CPU even if there is a GPU")
     add("--fp16", action="store_true", help="half precision (GPU only)")
+
+
+def given_model_options(args) -> List[str]:
+    """Return the names of the options of :func:`add_model_arguments` that are not at their default.
+
+    Args:
+        args: parsed options of a command.
+    """
+    parser = argparse.ArgumentParser()
+    add_model_arguments(parser)
+    defaults = vars(parser.parse_args([]))
+    return [name for name, default in defaults.items() if getattr(args, name) != default]
 
 
 def load_scorer(path: str, args) -> ReferenceScorer:

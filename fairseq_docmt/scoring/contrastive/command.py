@@ -28,7 +28,11 @@ from fairseq_docmt.readers.files import lines_of, read_text, write_text
 from fairseq_docmt.scoring import _intervals, _tables
 from fairseq_docmt.scoring._tables import Table
 from fairseq_docmt.scoring.context.reference_scores import MANY_UNKNOWN, PROTOCOLS, Scored
-from fairseq_docmt.scoring.context.scorer_options import add_model_arguments, load_scorer
+from fairseq_docmt.scoring.context.scorer_options import (
+    add_model_arguments,
+    given_model_options,
+    load_scorer,
+)
 from fairseq_docmt.scoring.contrastive.accuracy import Accuracy, Verdict, by_label, judge, summarise
 from fairseq_docmt.scoring.contrastive.formats import read_set
 from fairseq_docmt.scoring.contrastive.items import Item, json_lines
@@ -125,14 +129,17 @@ def _refuse_unused(args) -> None:
     Raises:
         UserError: such an option is given, or ``--documents`` is not a folder.
     """
-    unused = []
+    unused = {}
     if args.convert:
-        unused += ["items", "out", "baseline"]
+        unused = {name: getattr(args, name) for name in ("items", "out", "baseline")}
+        unused.update(format=args.format != "text", protocol=args.protocol != "plain")
+    elif args.losses:
+        unused = {"context": args.context is not None, "context_after": args.context_after}
+        unused["protocol"] = args.protocol in ("voita", "wu")
     if args.losses or args.convert:
-        unused += ["data", "bpe_codes", "as_prepared"]
-        unused += ["source_tokenizer", "target_tokenizer", "source_truecaser", "target_truecaser"]
-    for option in unused:
-        if getattr(args, option, None):
+        unused.update(dict.fromkeys(given_model_options(args), True))
+    for option, given in unused.items():
+        if given:
             by = "--convert" if args.convert else "--losses"
             raise UserError(f"{flag(option)} has no effect with {by}; leave it out")
     if args.documents and not Path(args.documents).is_dir():

@@ -403,9 +403,6 @@ def test_table_and_files(test_set, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
         ["set.jsonl", "losses", *(p.name for p in out.values())]
     )
-    # Nothing of this changes losses.
-    unused = ["--protocol", "wu", "--context", "1", "--context-after", "1"]
-    assert run(test_set, "--losses", tmp_path / "losses", *unused) == printed
     # By the rule of ContraPro the third is lost.
     strict = run(test_set, "--losses", tmp_path / "losses", "--protocol", "contrapro")
     rule = "protocol:contrapro|scores:losses|ties:wrong|bs:1000|seed:0"
@@ -546,6 +543,28 @@ def test_other_mistakes(window_checkpoint, test_set, tmp_path):
         UserError, match="has 1101 target tokens with its context, but the model has"
     ):
         run(tmp_path / "long.jsonl", *scored[1:])
+
+
+@pytest.mark.parametrize(
+    "mode, option",
+    [
+        ("--losses", ["--target-bpe-codes", "x"]),
+        ("--losses", ["--sentencepiece-model", "x"]),
+        ("--losses", ["--batch-size", "7"]),
+        ("--losses", ["--max-tokens", "7"]),
+        ("--losses", ["--context", "0"]),
+        ("--losses", ["--context-after", "1"]),
+        ("--losses", ["--protocol", "wu"]),
+        ("--convert", ["--fp16"]),
+        ("--convert", ["--protocol", "contrapro"]),
+        ("--convert", ["--items", "x"]),
+    ],
+    ids=str,
+)
+def test_options_without_effect(test_set, tmp_path, mode, option):
+    with pytest.raises(UserError, match=f"{option[0]} has no effect with {mode}; leave it out"):
+        run(test_set, mode, tmp_path / "file", *option)
+    assert sorted(tmp_path.iterdir()) == [test_set]
 
 
 def test_a_broken_model_is_named(window_checkpoint, test_set, tmp_path):
