@@ -170,20 +170,6 @@ def _without_numbers(lines: List[str]) -> List[str]:
     return [_NUMBER.sub("", line, count=1) for line in lines] if is_numbered(lines) else lines
 
 
-def _without(text: str, patterns: Sequence[Pattern]) -> str:
-    lines = text.split("\n")
-    for pattern in patterns:
-        if pattern is _NUMBER:
-            continue
-        if pattern is OFFER:
-            lines[-1] = "" if OFFER.fullmatch(lines[-1]) and len(lines) > 1 else lines[-1]
-        else:
-            lines = [
-                pattern.sub("", line, count=1) if pattern.match(line) else line for line in lines
-            ]
-    return "\n".join(line for line in lines if line.strip())
-
-
 def _lines_of(text: Input) -> List[str]:
     if isinstance(text, Output):
         return [*text.hypotheses.values()]
