@@ -27,6 +27,7 @@ def splitter(language: str) -> Callable[[str], List[str]]:
     Raises:
         UserError: spaCy does not have the language.
     """
+    language = language.lower()
     if re.split("[-_]", language)[0] in ("zh", "ja"):
         return lambda text: [part for part in map(str.strip, _ENDS.findall(text)) if part]
     import spacy  # takes a second
