@@ -67,7 +67,7 @@ def without_symbols(lines: Iterable[str], file: str) -> Iterator[str]:
 
 
 def main(arguments=None) -> None:
-    """Convert the file given on the command line; an error ends the program with one sentence."""
+    """Convert the file given on the command line; an error ends the program with a message."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -61,7 +61,7 @@ def iterate_lines(path: str) -> Iterator[str]:
 
     Raises:
         CorpusError: the file cannot be read or is a pipe, begins with a byte order mark, has a line
-            that is not UTF-8 or too long, or mixes CR with LF.
+            that is not UTF-8 or is too long, or mixes CR with LF.
     """
     if Path(path).is_fifo():
         raise CorpusError(
@@ -132,7 +132,7 @@ def _first_invalid_line(path: str) -> int:
 
 
 def without_odd_line_breaks(line: str) -> str:
-    """Replace characters that only some programs recognise as line breaks by spaces."""
+    """Replace with spaces the characters that only some programs recognise as line breaks."""
     return LINE_BREAKS_OF_OTHERS.sub(" ", line)
 
 
@@ -283,7 +283,7 @@ def check_scripts(paths: Sequence[str], sides: Iterable[Iterable[str]]) -> None:
 
 
 def warn_of_symbols(path: str) -> None:
-    """Warn of the first word of a file that a model would read as one of its symbols."""
+    """Warn about the first word of a file that a model would read as one of its symbols."""
     for number, line in enumerate(iterate_lines(path), start=1):
         if MARK.search(line):
             # Imported late, as this takes seconds.

@@ -72,7 +72,7 @@ def lines_of(path: str) -> Iterator[str]:
 
 
 def _opened(path: str):
-    """Open a file for reading bytes, decompressing it if gzip has compressed it."""
+    """Open a file for reading bytes; decompress it if it is in gzip format or named ``.gz``."""
     with open(path, "rb") as stream:
         is_compressed = Path(path).is_file() and stream.read(2) == GZIP
     is_compressed = is_compressed or str(path).endswith(".gz")
@@ -80,7 +80,7 @@ def _opened(path: str):
 
 
 def on_one_line(text: str) -> str:
-    """Replace every character that some program takes for a line end by a space."""
+    """Replace with a space every character that some program takes for a line end."""
     return without_odd_line_breaks(text.replace("\r", " ").replace("\n", " "))
 
 
@@ -204,7 +204,7 @@ def check_not_read(
 
     Args:
         out: paths to write.
-        given: values of the other arguments: paths, lists of paths, or values that are no paths.
+        given: values of the other arguments; strings and lists of strings are taken for paths.
         problem: text of the error message after the path.
 
     Raises:

@@ -12,7 +12,7 @@ CHINESE = ("zh", "cn", "zho")
 
 
 def choose_tokenizer(name: str, language: str) -> str:
-    """Replace ``auto`` by a tokenizer for the language: jieba for Chinese, otherwise Moses."""
+    """Return ``name``; if it is ``auto``, return ``jieba`` for Chinese and ``moses`` otherwise."""
     if name != "auto":
         return name
     return "jieba" if language.lower().replace("_", "-").split("-")[0] in CHINESE else "moses"

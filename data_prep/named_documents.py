@@ -75,7 +75,13 @@ def documents_of_files(source: str, target: str) -> Iterator[Document]:
 
 
 def _by_name(folder: str):
-    """Return the folder, and its files by document name: relative path without the ending."""
+    """Return ``folder`` itself, and its files as document name -> path.
+
+    The document name is the path relative to the folder, without the ending.
+
+    Raises:
+        CorpusError: two files have the same document name.
+    """
     files: Dict[str, Path] = {}
     for file in files_below(folder):
         name = str(file.relative_to(folder).with_suffix(""))

@@ -120,7 +120,7 @@ class Preparation:
                 self.stages.run(f"raw.{split}.{language}", [Path(path)], raw, {}, copy)
 
     def _check_splits(self, kind: str) -> None:
-        """Look for swapped sides and repeated text in validation and test sets.
+        """Refuse validation and test sets with swapped sides; warn about text that splits share.
 
         Raises:
             CorpusError: the sides of a set are swapped.
@@ -346,7 +346,7 @@ class Preparation:
 
 
 def parts_for(workers: int) -> int:
-    """Return the value of fairseq-preprocess ``--workers`` that keeps ``workers`` cores busy.
+    """Return the value of ``--workers`` with which fairseq-preprocess keeps ``workers`` cores busy.
 
     fairseq-preprocess cuts a text into that many parts and reads the first part only after all
     others are finished, so the parts must be small.
@@ -559,7 +559,7 @@ def _check_prefixes(args: argparse.Namespace) -> None:
 
 
 def main(arguments=None) -> None:
-    """Run the preparation; an error ends the program with one sentence."""
+    """Run the preparation; an error ends the program with a message."""
     try:
         args = parse_args(arguments)
         folder = Preparation(args).run()

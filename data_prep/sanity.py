@@ -71,7 +71,7 @@ def warn(message: str) -> None:
 
 
 def check_lengths(name: str, documents: int, sentences: int) -> None:
-    """Warn of documents so long that the blank lines between them are probably missing."""
+    """Warn about documents so long that the blank lines between them are probably missing."""
     if sentences > MOST_SENTENCES * documents:
         warn(
             f"{name}: {sentences:,} sentences form {documents:,} document(s); put a blank line "
@@ -181,7 +181,7 @@ def passages(source: Iterable[str], target: Iterable[str]) -> Iterator[Tuple[int
 
 
 def check_repetition(train: Sides, splits: Dict[str, Sides]) -> None:
-    """Warn of each split that shares many passages with the training text or an earlier split.
+    """Warn about each split that shares many passages with the training text or an earlier split.
 
     Args:
         train: lines of both sides of the training text.

@@ -47,7 +47,8 @@ def _separator(mark: str) -> Pattern:
     """Return the pattern that finds the separator between sentences.
 
     Where a sentence is empty, the separator may stand at an end of the line or share a space with
-    the next separator.  So a space at either end of it only means that no word touches it there.
+    the next separator.  So a space at an end of ``mark`` matches no character; it only requires
+    that no word touch the separator there.
     """
     word = mark.strip(" ")
     if not word:

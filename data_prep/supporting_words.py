@@ -35,7 +35,7 @@ SIDES = ("source", "target")
 
 
 class Marked(NamedTuple):
-    """Marked word: kind of mark (p or hon), its number or "", and first and end character."""
+    """Marked word: kind of mark (p or hon), its number or "", start and end in the plain line."""
 
     kind: str
     number: str
@@ -170,8 +170,8 @@ class Links:
 
     Attributes:
         found, missing: numbers of marked words that were and were not found in the prepared text.
-        records: a record for each line and number with ambiguous words, in the format of
-            :mod:`fairseq_docmt.data.supporting_words`.
+        records: a record for each line and mark number with ambiguous words that have links, in the
+            format of :mod:`fairseq_docmt.data.supporting_words`.
     """
 
     def __init__(self):
@@ -214,7 +214,8 @@ def link(documents: Iterable[Document], subwords: Iterator[Tuple[str, ...]], nam
         name: name of the prepared text in messages.
 
     Raises:
-        CorpusError: the lines of the prepared text differ, or many marked words are not in it.
+        CorpusError: the prepared text does not have the lines of the documents, or lacks many
+            marked words.
     """
     links, line = Links(), 0
     fix = "prepare the text that strip writes, without leaving out lines"
@@ -266,7 +267,7 @@ def parse_args(arguments=None) -> argparse.Namespace:
 
 
 def main(arguments=None) -> None:
-    """Run the command ``strip`` or ``link``; an error ends the program with one sentence."""
+    """Run the command ``strip`` or ``link``; an error ends the program with a message."""
     args = parse_args(arguments)
     if args.command == "strip":
         args.min_sentences, args.complete_documents = 1, False

@@ -144,7 +144,7 @@ def _spaced(sentence: str) -> str:
 
 
 def _without_spaces(sentence: str) -> str:
-    """Remove the spaces next to Chinese characters, which jieba inserts when it splits words."""
+    """Remove spaces next to Chinese characters, where jieba has inserted them between words."""
     return re.sub(r"(?<=[\u2e80-\uffef]) | (?=[\u2e80-\uffef])", "", sentence)
 
 

@@ -60,8 +60,8 @@ class JointSearch(DocumentSearch):
             generator: generator of this package.
             models: models of the ensemble.
             units: units to translate.
-            encoder_context: additional encoder input, for units of one sentence; its rows are the
-                units in order of decreasing source length.
+            encoder_context: additional entries of ``net_input``, for units of one sentence; their
+                rows are the units in order of decreasing source length.
         """
         counts = [len(unit.source) for unit in units]
         force = self.task.cfg.force_sentence_count
@@ -84,16 +84,17 @@ class JointSearch(DocumentSearch):
         ]
 
     def _repaired(self, generator, models, units, found) -> List[List[JointHypothesis]]:
-        """Decode units again with forced sentence counts where outputs have wrong counts.
+        """Decode units again, with the right sentence counts forced, if outputs have wrong counts.
 
-        These are units whose best output has a wrong number of sentences, or that have fewer than
-        ``nbest`` outputs with the right number.
+        A unit is decoded again if its best output has a wrong number of sentences, or if fewer than
+        ``nbest`` of its outputs have the right number.
 
         Args:
             found: hypotheses of each unit, best first.
 
         Returns:
-            Hypotheses of each unit with the right number of sentences, best first.
+            For each unit its hypotheses that have the right number of sentences, and those that
+            were decoded again, best first.
         """
         counts = [len(unit.source) for unit in units]
         right = [[o for o in f if len(o.sentences) == c] for f, c in zip(found, counts)]
@@ -160,9 +161,9 @@ class JointSearch(DocumentSearch):
         return generator.most_tokens(tokens, len(unit.source))
 
     def _prefixes(self, units, batch: EncoderInput) -> Optional[Tensor]:
-        """Return the padded first tokens that are forced in each row, or None if there are none.
+        """Return the padded (bsz, n) forced first tokens of each row; None if no row has any.
 
-        These are the language tag, ``<bod>`` and the tokens of ``--prefix-size``.
+        They are the language tag, ``<bod>`` and the tokens of ``--prefix-size``.
         """
         rows = []
         for unit in units:
@@ -174,7 +175,7 @@ class JointSearch(DocumentSearch):
 
 
 class WindowSearch(JointSearch):
-    """Search that translates a window ending with each sentence, and keeps only this sentence."""
+    """Search that translates a window for each sentence, and keeps only its last sentence."""
 
     decoding = "window"
     description = "translate a window for each sentence and keep only its last sentence"
@@ -182,7 +183,7 @@ class WindowSearch(JointSearch):
 
 
 class SegmentSearch(JointSearch):
-    """Search that translates each document in consecutive windows or parts, one output each."""
+    """Search that translates consecutive windows or parts of documents, each as one output."""
 
     decoding = "segment"
     description = "translate a window or part of a document as one output and split it at <sep>"

@@ -1,4 +1,4 @@
-"""Checks of fairseq's generation options: values, combinations, and what each decoding allows."""
+"""Checks of generation options: values, combinations, and support by each ``--decoding``."""
 
 import logging
 import math
@@ -99,7 +99,7 @@ def refuse_unsupported(task, models, args) -> None:
 
 
 def _refuse_replacement(task, models, args) -> None:
-    """Refuse ``--replace-unk`` where references are scored, or raw text or attention is lacking."""
+    """Refuse ``--replace-unk`` in scoring, with alignments, or without raw text or attention."""
     if args.score_reference:
         raise UserError("--replace-unk changes translations; leave it out with --score-reference")
     if args.print_alignment:
@@ -116,7 +116,7 @@ def _refuse_replacement(task, models, args) -> None:
 
 
 def _warn_without_context(task) -> None:
-    """Warn of context options, which have no effect if windows have a single sentence."""
+    """Warn about options that have no effect if windows have a single sentence."""
     if task.options.get("window_size") != 1:
         return
     for name in ("gold_context", "normalize_with_context", "force_sentence_count"):
@@ -127,7 +127,10 @@ def _warn_without_context(task) -> None:
 
 
 def _warn_without_translations(task, models) -> None:
-    """Warn of options of iterative decoding that have no effect without target memory or passes."""
+    """Warn about options of iterative decoding that have no effect.
+
+    They need a model with a target memory and at least one decoding pass.
+    """
     if not task.search.reads_memories:
         return
     cfg, named = task.cfg, []
@@ -229,7 +232,7 @@ def _refuse_alignment(task, models, kind: str, alone: bool) -> None:
 
 
 def _refuse_whole_alignment(task, models, option: str) -> None:
-    """Refuse ``option`` if alignments need the whole output, but decoding is by sentence."""
+    """Refuse ``option`` if a model aligns whole outputs only, but decoding is sequential."""
     if task.search.reads_prefix and any(aligns_whole_outputs(model) for model in models):
         raise UserError(
             f"{option} of a model trained with alignments needs the whole output at once; "
@@ -298,10 +301,11 @@ def _given(args: Namespace) -> list:
 
 
 def _refuse_options_of_others(args: Namespace) -> None:
-    """Refuse options that fairseq has for non-autoregressive and speech models only.
+    """Refuse ``--sacrebleu`` and options for other kinds of models; warn about deprecated ones.
 
     Raises:
-        UserError: there is such an option, or ``--sacrebleu``; the message names it.
+        UserError: ``--sacrebleu`` or an option for non-autoregressive or speech models is given;
+            the message names it.
     """
     names = _given(args)
     for name in names:
@@ -317,7 +321,7 @@ def _refuse_options_of_others(args: Namespace) -> None:
 
 
 def _warn_in_scoring(args: Namespace) -> None:
-    """Warn of search options, which have no effect when references are scored."""
+    """Warn about search options, which have no effect when references are scored."""
     names = [flag(name) for name in _given(args) if name not in IN_SCORING]
     if names:
         logger.warning("options without effect with --score-reference: %s", ", ".join(names))

@@ -14,7 +14,7 @@ from fairseq_docmt.generation.search import NBestLists
 
 
 class OverlapSearch(JointSearch):
-    """Search that translates each sentence in every window with it, and keeps the best result.
+    """Search that translates each sentence in all windows containing it, and keeps the best result.
 
     A document of n sentences has n overlapping windows, one ending with each sentence, so a
     sentence is in up to ``--window-size`` windows.  Equal translations from several windows are
@@ -59,7 +59,7 @@ class OverlapSearch(JointSearch):
         return results
 
     def _outputs(self, generator, models, windows, most: int) -> Iterator[NBestLists]:
-        """Translate windows in batches of up to ``most`` source tokens; yield results by window."""
+        """Yield the n-best lists of windows, in batches of up to ``most`` source tokens."""
         group: List[DecodingUnit] = []
         for window in windows:
             if group and sum(map(_size, group)) + _size(window) > most:
@@ -69,7 +69,7 @@ class OverlapSearch(JointSearch):
         yield from self.translate_spans(generator, models, group)
 
     def _spans(self, unit: DecodingUnit) -> List[List[int]]:
-        """Return the windows [first, end] of a unit, one ending with each of its sentences."""
+        """Return for each sentence of a unit the window [first, end) that ends with it."""
         sizes = np.array([len(sentence) for sentence in unit.source])
         limits = self.task.limits(sizes)
         index = DocumentIndex.from_lengths([len(sizes)])

@@ -36,7 +36,7 @@ class DecodingProgress:
 
     Args:
         sentences: number of sentences of the run.
-        hidden: show nothing (``--no-progress-bar``).
+        hidden: whether to show nothing (``--no-progress-bar``).
     """
 
     def __init__(self, sentences: int = 0, hidden: bool = True):
@@ -149,7 +149,7 @@ class DocumentSearch:
 
     @property
     def window(self) -> Optional[int]:
-        """Size of the windows if only their last sentences are translated; None without windows."""
+        """Size of windows whose last sentence alone is translated; None for other units."""
         return self.task.options.get("window_size") if self.by_windows else None
 
     @property
@@ -272,11 +272,11 @@ class DocumentSearch:
         return self.formats.target.join(unit.target, unit.at_start)
 
     def decoder_input(self, units: Sequence[DecodingUnit], texts: Sequence[Tensor]) -> Tensor:
-        """Return the decoder input (units, tokens) that these translations would have in training.
+        """Return the (units, tokens) decoder input that training would use for ``texts``.
 
         Args:
             units: units of one sentence each.
-            texts: their translations, without ``</s>``.
+            texts: translations of the units, without ``</s>``.
         """
         end, target = torch.tensor([self.eos]), self.formats.target
         ended = [torch.cat([text, end]) for text in texts]
@@ -293,9 +293,10 @@ class DocumentSearch:
         return EncoderInput(order, {"src_tokens": padded.to(device), "src_lengths": lengths})
 
     def context_tokens(self, unit: DecodingUnit, row: int, hypotheses: List[Hypothesis]) -> Tensor:
-        """Return the tokens of a row that later sentences read as target context, without ``</s>``.
+        """Return the tokens of a sentence that later ones read as target context, without ``</s>``.
 
-        They are the best hypothesis, or the reference with ``--gold-context``.
+        They are the best hypothesis, or the reference with ``--gold-context``.  ``row`` is the
+        number of the sentence, from 0, among those of the unit to translate.
 
         Raises:
             UserError: ``--gold-context`` without references.
@@ -316,7 +317,7 @@ class DocumentSearch:
     # ---- references ----------------------------------------------------------------------------
 
     def _score_within_positions(self, scorer, models, units) -> List[NBestLists]:
-        """Score the references; units that exceed the models' target positions are cut first."""
+        """Score the references, shortening or splitting units that exceed the target positions."""
         most = min(model.max_decoder_positions() for model in models)
         parts = [self.parts_within(unit, most) for unit in units]
         found = iter(self.score(scorer, models, [part for cut in parts for part in cut]))
@@ -355,7 +356,7 @@ class DocumentSearch:
         return [*parts, rest]
 
     def _first_rows(self, unit: DecodingUnit, rows: int) -> DecodingUnit:
-        """Return a unit of the first ``rows`` sentences of ``unit``, which has no context."""
+        """Return the first ``rows`` sentences of a unit without context, as a unit."""
         number = self.task.options.get("next_sentences", 0)
         return replace(
             unit,

@@ -20,8 +20,8 @@ RANKING = (
 class SentenceSearch(search.Search):
     """Wrapper of the stock strategy of a generator (beam search, sampling, ...).
 
-    The stock generator has one length limit for a whole batch, so that the other rows could change
-    the result of a row; here each row has its own limit.
+    The stock generator has one length limit for a whole batch, so the result of a row can depend on
+    the other rows; here each row has its own limit.
 
     The stock generator also stops as soon as it has ``beam`` finished hypotheses.  Here a row is
     done when no unfinished hypothesis would beat the worst of the best ``nbest`` finished ones if
@@ -135,8 +135,9 @@ class SentenceSearch(search.Search):
     def _sampled(self, step: int, lprobs: Tensor, *rest):
         """Sample candidates, even where all allowed words have vanishing probability.
 
-        fairseq draws from probabilities, which are 0 in single precision below e^-104.  Where the
-        probability of all allowed words together is below e^-20, it is therefore normalised first.
+        fairseq draws from probabilities, which are 0 in single precision below e^-104.  If the
+        allowed words together have a probability below e^-20, their probabilities are therefore
+        normalised first.
         """
         total = lprobs.logsumexp(dim=2)
         total = total.masked_fill(total > -20, 0.0)
@@ -173,7 +174,7 @@ class SentenceSearch(search.Search):
     def normalised(self, scores: Tensor, length: int, rows) -> Tensor:
         """Normalise summed log-probabilities (rows, ...) by length, as hypotheses are ranked.
 
-        ``length`` is the number of tokens of the sums.  If hypotheses are ranked together with
+        ``length`` is the number of tokens in each sum.  If hypotheses are ranked together with
         their target context, its score and length are added first.
         """
         if self.context is None:

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class RowLimits(NamedTuple):
-    """Limits of each row of a batch.
+    """Length limits, sentence counts and target context of each row of a batch.
 
     Attributes:
         most: maximum number of tokens, without ``</s>``.
@@ -91,7 +91,7 @@ class _DocumentGenerator:
         return max(0, int(self._most_tokens_a * source_tokens + self._most_tokens_b * sentences))
 
     def generate(self, models, sample: dict, limits: Optional[RowLimits] = None, **kwargs):
-        """Search as fairseq does, but within each row's limits, which also cut forced prefixes."""
+        """Search as fairseq does, but within each row's limits; truncate forced prefixes to fit."""
         if limits is not None:
             prefixes = kwargs.get("prefix_tokens")
             self._restrict(limits, sample["net_input"], prefixes)
@@ -208,13 +208,13 @@ def _merge(finalized: List[list], new: List[list], most: int) -> None:
 
 
 class DocumentGenerator(_DocumentGenerator, sequence_generator.SequenceGenerator):
-    """fairseq's generator with limits of each row; stops when no better hypothesis can end next."""
+    """fairseq's generator with the length limits and stopping rule of :class:`SentenceSearch`."""
 
 
 class DocumentGeneratorWithAlignment(
     _DocumentGenerator, sequence_generator.SequenceGeneratorWithAlignment
 ):
-    """fairseq's generator with alignments, with the limits and stopping of DocumentGenerator."""
+    """fairseq's generator of alignments, extended like :class:`DocumentGenerator`."""
 
     def generate(self, models, sample: dict, limits: Optional[RowLimits] = None, **kwargs):
         """Search within each row's limits, and drop the copies that were made for the alignment."""
@@ -223,9 +223,10 @@ class DocumentGeneratorWithAlignment(
         return [hypotheses[:number] for hypotheses, number in zip(found, self._numbers)]
 
     def _prepare_batch_for_alignment(self, sample, hypothesis):
-        """Fill each row with copies up to the ``beam_size`` hypotheses that fairseq expects.
+        """Prepare fairseq's batch, which has ``beam_size`` hypotheses for each source.
 
-        The decoder input begins with the same token as in the search.
+        A source with fewer hypotheses gets copies of its last one.  The decoder input begins with
+        the same token as in the search.
         """
         self._numbers = [len(hypotheses) for hypotheses in hypothesis]
         for hypotheses in hypothesis:

@@ -85,7 +85,7 @@ class SequentialSearch(DocumentSearch):
         return results
 
     def _with_room(self, generator, unit: DecodingUnit) -> DecodingUnit:
-        """Drop a unit's oldest context sentences until its first translation fits the positions."""
+        """Drop a unit's oldest context sentences until there is room for its first translation."""
         shorter = unit
         while shorter.num_context and not self._has_room(
             generator, shorter, 0, self._context(shorter)
@@ -95,7 +95,7 @@ class SequentialSearch(DocumentSearch):
         return shorter
 
     def _translate_as_far_as_possible(self, generator, units) -> List[NBestLists]:
-        """Translate the first sentence of each unit, and following ones while they fit."""
+        """Translate the first sentence of each unit, and the next ones while positions remain."""
         generator.model.begin_documents()
         return self._without_future(
             units,
@@ -131,9 +131,8 @@ class SequentialSearch(DocumentSearch):
 
         Args:
             units: units to decode.
-            decode: function that gets units, each to decode the last sentence of its source, and
-                the number of the growing document of each (None if none grows), and returns
-                hypotheses.
+            decode: function from units that end with the sentence to decode, and the index of each
+                in ``units`` (None if every unit has one sentence to decode), to n-best lists.
             has_room: function that tells whether a row of a unit can be decoded after its target
                 context; if not, the rest of the unit is left out.
         """
@@ -162,10 +161,11 @@ class SequentialSearch(DocumentSearch):
     def _translate(
         self, generator, units: List[DecodingUnit], growing: Optional[List[int]] = None
     ) -> List[NBestLists]:
-        """Translate the sentences of each unit one after another, with all units in one batch.
+        """Translate the sentences of each unit in turn, with all units in one batch if possible.
 
         Args:
-            growing: number of the document of each unit, if the source of documents grows.
+            growing: number of the growing document that each unit is the beginning of; None if no
+                source grows.
         """
         ensemble: PrefixEnsemble = generator.model
         if not ensemble.side_by_side and len(units) > 1:
@@ -319,5 +319,5 @@ class FullSourceSearch(SequentialSearch):
 
 
 def _of_rows(given):
-    """Stack the given row of each tensor, from pairs (tensor, row); None if tensors are None."""
+    """Stack one row of each tensor, given pairs (tensor, row); return None if tensors are None."""
     return stacked([None if rows is None else rows[row] for rows, row in given])

@@ -122,16 +122,17 @@ class StreamSearch(JointSearch):
         return self._by_waves(units, translate)
 
     def _states_after(self, generator, wave, chosen: List[Tensor]) -> List[DocumentState]:
-        """Return each model's document state after sentences with the translations ``chosen``."""
+        """Return each model's document state after a batch of sentences and their translations."""
         previous = self.decoder_input(wave, chosen)
         return generator.model.next_doc_state(previous.to(device_of(generator.model.models)))
 
     def _warn_if_equal(self, states, of_own, chosen: List[Tensor], own: List[Tensor]) -> None:
-        """Warn once that ``--gold-context`` has no effect if states ignore the target text.
+        """If the states ignore the target text, warn once that ``--gold-context`` has no effect.
 
         Args:
             states, of_own: document states after references and after own translations.
-            chosen, own: references and own translations; if all are equal, nothing can be told.
+            chosen, own: references and own translations; if they are all equal, a later batch is
+                checked instead.
         """
         if all(map(torch.equal, chosen, own)):
             return
@@ -160,7 +161,7 @@ class StreamSearch(JointSearch):
     def _by_waves(
         self, units, decode: Callable[[list], Tuple[List[NBestLists], List[DocumentState]]]
     ) -> List[NBestLists]:
-        """Decode in batches with at most one sentence of each document, the longest first.
+        """Decode in batches of at most one sentence per document, the longest source first in each.
 
         Args:
             units: units of one sentence each.

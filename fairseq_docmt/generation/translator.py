@@ -59,8 +59,8 @@ class Translation(NamedTuple):
         text: the translation.
         score: score of the search as ``fairseq-generate`` prints it, in base 2.
         token_scores: scores of the subwords and of the end of the sentence, in base 2.
-        alignment: pairs (source subword, target subword) of positions from 0 with
-            ``print_alignment="hard"``; else None.
+        alignment: with ``print_alignment="hard"``, the aligned pairs (source position, target
+            position) of subwords, counted from 0; None if there are none.
     """
 
     text: str
@@ -131,13 +131,12 @@ class DocumentTranslator:
                 ``decoding="window"``, ``lenpen=0.6``, ``tokenizer="moses"``, ``source_lang="de"``,
                 ``bpe="subword_nmt"``, ``bpe_codes="codes"`` or ``bpe="sentencepiece"``,
                 ``sentencepiece_model="sentencepiece.model"``.  By default ``translate`` takes and
-                returns raw text if ``data`` was made by data_prep/prepare.py; with
-                ``tokenizer=None, bpe=None``, and for other data, text as it was given to
-                ``fairseq-preprocess``.
+                returns raw text if ``data`` was made by data_prep/prepare.py, else text as it was
+                given to ``fairseq-preprocess``; ``tokenizer=None, bpe=None`` forces the latter.
 
         Raises:
             UserError: a file is missing, an option is unknown or contradicts the checkpoint, or the
-                checkpoint is of a multilingual task of fairseq.
+                checkpoint is from one of fairseq's multilingual tasks.
         """
         if not isinstance(checkpoint, (str, os.PathLike)):
             raise UserError(f"give the path of a checkpoint, not {checkpoint!r:.40}")
@@ -293,7 +292,7 @@ class DocumentTranslator:
 
         Args:
             documents, beam, **options: see :meth:`translate`.
-            at_once: number of documents that are translated side by side, which is faster.
+            at_once: number of documents to translate side by side; a higher number is faster.
 
         Yields:
             The sentences of each document, in the order of the documents.
@@ -380,7 +379,7 @@ def _check_types(options: dict) -> None:
 
 
 def _choices_of(kind) -> List[str]:
-    """Return the values of an optional enumeration of fairseq; an empty list for other types."""
+    """Return the values of the enumeration in an ``Optional`` type; an empty list without one."""
     types = (each for each in get_args(kind) if isinstance(each, type) and issubclass(each, Enum))
     return [choice.value for each in types for choice in each]
 

@@ -63,8 +63,8 @@ class CacheRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
     def train(self, mode: bool = True):
         """Set the training mode; frozen pre-trained parts stay in evaluation mode.
 
-        In section 3.4 of the paper, the stored attention contexts and states "remain the same". As
-        there, only the output layer then has dropout.
+        With a frozen encoder, only the output layer has dropout: the stored attention contexts and
+        states "remain the same", as in section 3.4 of the paper.
         """
         super().train(mode)
         if not any(parameter.requires_grad for parameter in self.encoder.parameters()):

@@ -1,6 +1,6 @@
 """Optional attributes and methods of models, and functions that supply their defaults.
 
-The tasks and searches use these functions, so that models of fairseq need none of the attributes.
+The tasks and searches use these functions, so fairseq's own models need none of the attributes.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ class DocumentEncoder(Protocol):
     """Attributes and methods that an encoder may have.
 
     Attributes:
-        reach: number of tokens on each side of a token that a layer attends to.  An encoder with
+        reach: number of tokens on each side that a token attends to in one layer.  An encoder with
             a ``reach`` has ``encode_further``, and its decoder has ``independent`` and
             ``with_source``.  None, the default, for an encoder that attends to the whole source.
     """

@@ -155,8 +155,8 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
             src_tokens, src_lengths, prev_output_tokens, **kwargs: see fairseq's models.
             documents: (rows,) document number of each row; None to leave out the memories.
             drafts: (rows, U) translations for the target memory, right-padded and starting with
-                ``</s>``; None for ``prev_output_tokens``, where the query of a sentence excludes
-                its own translation.
+                ``</s>``. If None, ``prev_output_tokens`` are stored, and a sentence's query to the
+                memory does not include its own translation.
             row_groups: groups of rows of similar length, or None.
             draft_groups: the same, grouped by the lengths of the drafts.
 
@@ -201,7 +201,8 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
             read: function from the path of a checkpoint to its parameters by name.
 
         Raises:
-            UserError: if a language model is not given, does not exist or has another size.
+            UserError: a language model is not given or not found, or does not fit the model in
+                architecture, size or vocabulary.
         """
         if self.encoder.source_memory is None:
             if self.sentence_lm:

@@ -367,7 +367,7 @@ def look_up(embed_positions: nn.Module, positions: Tensor) -> Tensor:
     """Return the (B, T, C) embeddings of positions (B, T), counted from 1; 0 is padding.
 
     Args:
-        embed_positions: learned or sinusoidal positional embedding of fairseq, with a table large
+        embed_positions: fairseq's learned or sinusoidal positional embedding, with a table large
             enough for all positions.
         positions: (B, T) positions.
     """

@@ -187,7 +187,7 @@ def add_to(view: DocumentView, corpus: DocumentCorpus, required: bool) -> None:
 
 
 def _any_together(words: SupportingWords, view: DocumentView) -> bool:
-    """Return whether an example has an ambiguous word and one of its supporting words."""
+    """Return whether any example has an ambiguous word and one of its supporting words."""
     place = {line: number for number, line in enumerate(view.index.line_ids.tolist())}
     first, end = view.source_spans.T
     # Last end of the spans that begin at a sentence or before it.

@@ -29,7 +29,7 @@ IGNORE = "or add --override-checkpoint-options to use it anyway"
 
 
 def describe(cfg, src_dict: Dictionary, tgt_dict: Dictionary) -> dict:
-    """Return the languages, dictionaries and preprocessing of a task's text, for its checkpoints.
+    """Return a task's languages, dictionary checksums and preprocessing, to store in checkpoints.
 
     Args:
         cfg: options of the task.
@@ -57,10 +57,10 @@ def _words(dictionary: Dictionary) -> str:
 
 
 def refuse_other_text(stored: Optional[dict], own: dict, languages: bool = True) -> None:
-    """Refuse a checkpoint that was trained on different text than that of the data folder.
+    """Refuse a checkpoint that was trained on text other than that of the data folder.
 
     Args:
-        stored: description of the text in the checkpoint; None if the checkpoint has none.
+        stored: description of the text in the checkpoint; None if it has none, which is accepted.
         own: description of the text in the data folder.
         languages: True if the languages have to agree too.
 
@@ -101,7 +101,7 @@ class TextOptions:
     """Comparison of ``--tokenizer`` and ``--bpe`` with the preprocessing stored in a checkpoint.
 
     Args:
-        training_text: description of the training text in the checkpoint, or None.
+        training_text: description of the text in the checkpoint; None to accept all options.
         typed: True if the options are applied to source text of fairseq-interactive; False if they
             are used for the output alone.
     """
@@ -112,10 +112,10 @@ class TextOptions:
         self.text = "source text" if typed else "text"
 
     def report_missing(self, tokenizer: Optional[str], bpe: Optional[str]) -> None:
-        """Warn that input must already be preprocessed if ``--tokenizer`` or ``--bpe`` is missing.
+        """Warn about any preprocessing that input lines need beyond ``--tokenizer`` and ``--bpe``.
 
         Args:
-            tokenizer, bpe: values of the options, None if missing.
+            tokenizer, bpe: values of the options; None for an option that is not given.
         """
         form = self.forms[0] if self.forms else {}
         kinds = [kind for kind, key in SUBWORDS.items() if form.get(key)]
@@ -140,7 +140,7 @@ class TextOptions:
         """Refuse a tokenizer other than the one that the training text was tokenized with.
 
         Args:
-            name: value of ``--tokenizer``.
+            name: value of ``--tokenizer``; None is accepted.
 
         Raises:
             UserError: the tokenizers differ.
@@ -162,8 +162,8 @@ class TextOptions:
         """Refuse subwords other than those of the training text.
 
         Args:
-            name: value of ``--bpe``, such as ``subword_nmt`` or ``sentencepiece``.
-            model: file of BPE merges or of a SentencePiece model.
+            name: value of ``--bpe``: ``subword_nmt``, ``sentencepiece``, ...; None is accepted.
+            model: file of BPE merges or of a SentencePiece model; None to check only ``name``.
 
         Raises:
             UserError: the subwords differ.
@@ -301,10 +301,10 @@ class PreparedTextTask(TranslationTask):
             ) from None
 
     def report_missing_options(self, tokenizer: Optional[str], bpe: Optional[str]) -> None:
-        """Warn that input must already be preprocessed if ``--tokenizer`` or ``--bpe`` is missing.
+        """Warn about any preprocessing that input lines need beyond ``--tokenizer`` and ``--bpe``.
 
         Args:
-            tokenizer, bpe: values of the options, None if missing.
+            tokenizer, bpe: values of the options; None for an option that is not given.
         """
         self._text_options().report_missing(tokenizer, bpe)
 

@@ -70,7 +70,7 @@ class DocumentsInProgress:
     """Documents of a validation split whose translations are being collected.
 
     Args:
-        index: sentences and documents.
+        index: documents of the split, with their sentences.
         line_ids: lines of the sentences that will be translated; a document is complete when all of
             its sentences among these lines are translated.
     """
@@ -86,7 +86,7 @@ class DocumentsInProgress:
 
         Args:
             view: dataset of the split.
-            batches: lists of items of the dataset.
+            batches: lists of keys with which the dataset is indexed.
         """
         line_ids = (n for batch in batches for item in batch for n in view.line_ids_of(item))
         return cls(view.index, line_ids)
@@ -155,7 +155,7 @@ class ValidationBleu:
         return metric.corpus_score(hypotheses, [references])
 
     def _warn(self, references: List[str], tokenized: bool) -> None:
-        """Warn once if BLEU is computed over subwords, or tokens with entities (``&quot;``)."""
+        """Warn once if BLEU is computed over subwords or over tokens with entities (``&quot;``)."""
         piece, entity = sign_in(references, SUBWORD), sign_in(references, ENTITY)
         if self._warned or not (piece or entity and not tokenized):
             return
@@ -185,7 +185,7 @@ class ValidationBleu:
 def _text(task, tokens, unknown: str) -> str:
     """Return the text of target tokens, with ``unknown`` in place of unknown words.
 
-    Hypotheses and references use different placeholders, so that these do not match.
+    Hypotheses and references use different placeholders, so that unknown words never match.
     """
     bpe = task.cfg.eval_bleu_remove_bpe
     text = task.tgt_dict.string(tokens.int().cpu(), bpe, unk_string=unknown)
@@ -202,7 +202,7 @@ def _of_all_processes(line_ids: Sequence[int], texts: Sequence[Tuple[str, str]])
 
 
 def _statistics(finished: Sequence[Tuple[str, str]], metric: BLEU) -> Dict[str, int]:
-    """Return the BLEU statistics of documents, to be summed up by :func:`log_d_bleu`.
+    """Return the BLEU statistics of documents, to be summed by :func:`log_d_bleu`.
 
     Every process has all documents, so all processes but the first return zeros.
 
@@ -344,6 +344,6 @@ def _targets(sample: dict, task) -> List[Tuple[List[Tensor], bool]]:
 
 
 def _split_rows(tokens: Tensor, format: SequenceFormat) -> List[Tuple[List[Tensor], bool]]:
-    """Return for each padded row of tokens its sentences, and whether it starts with ``<bod>``."""
+    """Return the sentences of each padded row of tokens, and whether it starts with ``<bod>``."""
     rows = (row[row.ne(format.dictionary.pad())] for row in tokens.cpu())
     return [format.split(row) for row in rows]

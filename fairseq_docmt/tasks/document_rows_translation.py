@@ -28,7 +28,7 @@ from fairseq_docmt.tasks.full_document_translation import (
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class DocumentRowsTranslationConfig(DocumentPartsConfig, DocumentTranslationConfig):
-    """Options of ``document_rows_translation``."""
+    """Options of ``document_rows_translation``: document parts, drafts, iterative decoding."""
 
     decoding: Decoding = decoding_option("document_rows_translation")
     drafts: Optional[str] = field(
@@ -118,7 +118,7 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
     # ---- data ----------------------------------------------------------------------------------
 
     def limits(self, src_sizes, tgt_sizes=None) -> list:
-        """Return pairs (sizes of sentences, maximum) that limit a span to the batch size.
+        """Return the token limits of a span: a pair (sizes of sentences, batch size) for each side.
 
         The list is empty in decoding, and in training without a token limit.
 

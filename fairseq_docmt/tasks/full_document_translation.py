@@ -27,7 +27,7 @@ from fairseq_docmt.tasks._config import JoinedTranslationConfig
 # fairseq reads these annotations at run time: keep typing.Optional here.
 @dataclass
 class DocumentPartsConfig(FairseqDataclass):
-    """Options of the tasks that read whole documents, or parts of long ones."""
+    """Options for cutting documents into parts: maximum length and numbers of parts."""
 
     max_document_tokens: Optional[int] = field(
         default=None,
@@ -57,7 +57,7 @@ class DocumentPartsConfig(FairseqDataclass):
 
 @dataclass
 class FullDocumentTranslationConfig(DocumentPartsConfig, JoinedTranslationConfig):
-    """Options of ``full_document_translation``."""
+    """Options of ``full_document_translation``: document parts, token positions, decoding."""
 
     decoding: Decoding = decoding_option("full_document_translation")
 
@@ -120,7 +120,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
     def view_options(self, trains: bool) -> dict:
         """Return the task-specific arguments of :class:`DocumentView`, the dataset of examples.
 
-        An example is numbered by its first sentence.
+        The ``id`` of an example is the line id of its first sentence.
         """
         return {"id_of_last": False}
 

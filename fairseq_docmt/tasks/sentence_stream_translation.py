@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class SentenceStreamTranslationConfig(DocumentTranslationConfig):
-    """Options of ``sentence_stream_translation``."""
+    """Options of ``sentence_stream_translation``: sentences of a document per batch, decoding."""
 
     decoding: Decoding = decoding_option("sentence_stream_translation")
     chunk_sentences: int = field(
@@ -75,7 +75,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             )
 
     def check_training_options(self) -> None:
-        """Check the training options; warn of options for batch order, which streams ignore."""
+        """Check the training options; warn that streams ignore any options for batch order."""
         super().check_training_options()
         _option_checks.report_in_streams(self)
 

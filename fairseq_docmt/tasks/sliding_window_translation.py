@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class SlidingWindowTranslationConfig(JoinedTranslationConfig):
-    """Options of ``sliding_window_translation``."""
+    """Options of ``sliding_window_translation``: windows, loss, word dropout, decoding."""
 
     decoding: Decoding = decoding_option("sliding_window_translation")
     window_size: Optional[int] = field(
@@ -100,7 +100,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
 
     @property
     def reads_context(self) -> bool:
-        """Whether sentences have context: from a window of several, or ``--next-sentences``."""
+        """Whether sentences have context: other sentences of a window, or ``--next-sentences``."""
         return self.options["window_size"] > 1 or self.options["next_sentences"] > 0
 
     def check_training_options(self) -> None:
@@ -127,7 +127,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
             )
 
     def _report_context_options(self) -> None:
-        """Warn of context options that have no effect because each example has one sentence."""
+        """Warn about context options that have no effect because each example has one sentence."""
         given = {
             "--restart-positions": self.options["restart_positions"],
             "--coword-dropout": self.cfg.coword_dropout,
@@ -175,7 +175,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         return partial(cut, stride=stride, sample_size=sample_size)
 
     def source_spans(self, index: DocumentIndex, src_sizes, tgt_sizes=None):
-        """Return a function that adds ``--next-sentences`` to source spans; None if it is 0."""
+        """Return a function that adds ``--next-sentences`` to source spans; None if that is 0."""
         number = self.options["next_sentences"]
         if number == 0:
             return None

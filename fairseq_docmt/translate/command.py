@@ -148,7 +148,7 @@ def main(args: argparse.Namespace, others: List[str]) -> None:
 
     Args:
         args: options of :func:`add_arguments`.
-        others: other words of the command line, which are options of fairseq.
+        others: remaining words of the command line, taken as fairseq options.
     """
     exported = is_exported(args.model)
     if not exported:
@@ -181,7 +181,7 @@ def _settings(args: argparse.Namespace, others: List[str], device: str) -> Setti
 
     Args:
         args: options of ``translate``.
-        others: words of the command line with options of fairseq.
+        others: fairseq options, as words of the command line.
         device: where to translate.
 
     Raises:
@@ -222,7 +222,7 @@ def _has_gpu() -> bool:
 
 
 def _sizes(device: str) -> Tuple[int, int, int]:
-    """Return a device's limits: documents and segments at once, and tokens of a batch.
+    """Return a device's limits: documents and segments translated together, tokens per batch.
 
     Raises:
         UserError: there is no such device.
@@ -234,7 +234,7 @@ def _sizes(device: str) -> Tuple[int, int, int]:
 
 
 def _other_options(words: List[str]) -> dict:
-    """Return the values of options of fairseq by name, such as ``--lenpen 0.6`` or ``--sampling``.
+    """Return fairseq options as name -> value; True for one without a value, like ``--sampling``.
 
     Raises:
         UserError: a word belongs to no option.
@@ -328,7 +328,11 @@ def _below(inputs: List[str]) -> Iterator[Tuple[str, str, bool]]:
 
 
 def _new(target: Optional[str], args: argparse.Namespace) -> Optional[str]:
-    """Return the path ``target``, but refuse it if it exists and this run has not begun it."""
+    """Return the output path ``target`` (None for standard output) if it may be written.
+
+    Raises:
+        UserError: the path exists, and there is no interrupted run to continue.
+    """
     if target and os.path.exists(target) and not os.path.exists(_partial(args)):
         raise UserError(f"{target} is already there; remove it, or give another --out")
     return target
@@ -364,7 +368,7 @@ def _run(files, documents, journal, settings, args, size) -> None:
     Args:
         files: input files with their outputs.
         documents: documents of all files, in order.
-        journal: journal with the documents finished earlier, or None.
+        journal: journal with the documents finished earlier; None for standard output.
         settings: settings of the translating processes.
         args: options of the command.
         size: maximum numbers of documents and segments to translate at once.
@@ -406,7 +410,7 @@ def _segments(documents: Iterable[Tuple[int, Document]]) -> int:
 
 
 def _write(file: File, translations: Translations) -> None:
-    """Write a translated file at once, or to standard output piece by piece as it is translated."""
+    """Write a translated file; standard output gets each piece as soon as it is translated."""
     pieces = (piece.replace("\n", file.line_end) for piece in file.source.pieces(translations))
     if file.target is not None:
         write_text(file.target, "".join(pieces))

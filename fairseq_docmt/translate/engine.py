@@ -22,7 +22,7 @@ class Settings(NamedTuple):
     Attributes:
         model: checkpoint, or several joined by ``:``.
         options: options of :meth:`DocumentTranslator.from_pretrained`.
-        search: options of a search.
+        search: options of the search, such as ``beam`` and ``lenpen``.
         nbest: number of translations of a segment.
         split_sentences: language of the rules that cut segments into sentences; None if segments
             are sentences.

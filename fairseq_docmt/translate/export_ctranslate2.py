@@ -117,7 +117,7 @@ def _converter(file, hub):
 
 
 def _words(dictionary) -> list:
-    """Return the words of a dictionary, with padding under its name in CTranslate2."""
+    """Return the words of a dictionary, with ``<pad>`` renamed to CTranslate2's ``<blank>``."""
     return ["<blank>" if word == "<pad>" else word for word in dictionary.symbols]
 
 

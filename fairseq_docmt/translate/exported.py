@@ -71,7 +71,7 @@ def has_gpu() -> bool:
 
 
 class Found(NamedTuple):
-    """A translation of a sentence, with its score in base 2."""
+    """A translation of a sentence, with its score, computed from base-2 log-probabilities."""
 
     text: str
     score: float
@@ -217,7 +217,7 @@ class ExportedTranslator:
         return [*self._start(first), *joined]
 
     def _start(self, first: int) -> List[str]:
-        """Return ``['<bod>']`` if the model has it and sentence ``first`` begins a document."""
+        """Return ``['<bod>']`` if the model has it and sentence ``first`` is 0, else ``[]``."""
         return [self._model.document_start] if self._model.document_start and first == 0 else []
 
     def _spans(self, document: List[List[str]]) -> List[Tuple[int, int]]:
@@ -238,7 +238,7 @@ class ExportedTranslator:
         return first
 
     def _begins(self, document: List[List[str]]) -> List[int]:
-        """Return for each sentence the first sentence of its window or document part."""
+        """Return the number of the first sentence in each sentence's window or document part."""
         spans = self._spans(document)
         if self._model.window_size is not None:
             return [first for first, _ in spans]
@@ -247,7 +247,7 @@ class ExportedTranslator:
     # ---- decodings -----------------------------------------------------------------------------
 
     def _jointly(self, documents, search: dict) -> List[List[List[Found]]]:
-        """Translate each window or document part in one output; return n-best lists by sentence.
+        """Translate each window or document part as one sequence; return n-best lists by sentence.
 
         Only the last sentence of a window is kept, but all sentences of a document part.
         """
@@ -294,7 +294,7 @@ class ExportedTranslator:
         return [self._found(list(words), score) for words, score in best.items()]
 
     def _forced(self, documents, spans: list, search: dict) -> List[List[List[Found]]]:
-        """Translate spans sentence by sentence, as their outputs had a wrong number of sentences.
+        """Translate, sentence by sentence, spans whose outputs had a wrong number of sentences.
 
         Args:
             documents: subwords of all sentences.

@@ -36,7 +36,7 @@ class Document(NamedTuple):
 
 
 class Hypothesis(NamedTuple):
-    """A translation of a segment, with its score in base 2."""
+    """A translation of a segment, with its score, computed from base-2 log-probabilities."""
 
     text: str
     score: float
@@ -51,7 +51,7 @@ class Layout(NamedTuple):
 
     Attributes:
         whole: whether the file is one document; if not, blank lines end documents.
-        docids: document of each line, which overrides ``whole``; or None.
+        docids: document id of each line, used instead of ``whole``; None without ``--docids``.
     """
 
     whole: bool = False
@@ -171,7 +171,7 @@ class WmtXml:
     Args:
         text, path, layout: see :class:`PlainText`.
         system: name of the system in ``hyp``.
-        language: language of the translations, or None.
+        language: language of the translations (``lang`` of ``hyp``); None to leave it out.
     """
 
     holds_nbest = False
@@ -225,7 +225,7 @@ class Sgm:
     Args:
         text, path, layout: see :class:`PlainText`.
         system: value of ``sysid``.
-        language: value of ``trglang``, or None.
+        language: value of ``trglang``; None to leave it out.
     """
 
     holds_nbest = False
@@ -300,7 +300,7 @@ def read_source(
 
 
 def _refuse_other(text: str, path: str) -> None:
-    """Raise a UserError if the text seems to be in another format than plain text."""
+    """Raise a UserError if the text seems to be in a format other than plain text."""
     kind = unknown_format(text)
     if record_files.is_json(text):
         kind = "JSON in another form than one object per line"

@@ -25,7 +25,7 @@ def splitter(language: str) -> Callable[[str], List[str]]:
     by spaCy's rules, which know abbreviations of the language.
 
     Raises:
-        UserError: spaCy does not have the language.
+        UserError: spaCy does not support the language.
     """
     language = language.lower()
     if re.split("[-_]", language)[0] in ("zh", "ja"):

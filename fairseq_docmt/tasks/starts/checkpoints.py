@@ -61,7 +61,9 @@ class Start(NamedTuple):
     resumes: bool
 
     def limit_reached(self, cfg) -> Optional[str]:
-        """Return the limit, e.g. ``--max-update 1000``, that ended the training to resume, or None.
+        """Return the limit that ended the training to resume, such as ``--max-update 1000``.
+
+        None is returned if no limit was reached, or if training does not resume.
 
         Args:
             cfg: options of the task.
@@ -202,8 +204,8 @@ def _refuse_other_starts(cfg) -> None:
 def forget_earlier_training() -> None:
     """Delete the best score of an earlier training in the same process (``--multirun``).
 
-    fairseq keeps it in attributes of functions, so that a later, worse training would save no best
-    checkpoint.
+    fairseq keeps it in function attributes; a later training that does not reach this score would
+    otherwise save no best checkpoint.
     """
     train = sys.modules.get("fairseq_cli.train")
     for function in (checkpoint_utils.save_checkpoint, getattr(train, "should_stop_early", None)):
@@ -372,7 +374,7 @@ def start_training(model: nn.Module, task, arch: str) -> None:
 def _begin_separator(model: nn.Module, task) -> None:
     """Initialise ``<sep>`` like ``</s>`` if the model uses it but the checkpoint does not know it.
 
-    In a multilingual model, :func:`let_load` initialises new symbols with the mean of the others.
+    In a multilingual model, :func:`let_load` initialises it with the mean of the loaded embeddings.
     """
     if task.tag_options or not joins_sentences(task.options):
         return

@@ -31,7 +31,7 @@ class Kind(NamedTuple):
     """Language tags of a family of multilingual models.
 
     Attributes:
-        style: ``--lang-tok-style`` of fairseq: ``mbart`` for [en_XX], ``multilingual`` for __en__.
+        style: fairseq's ``--lang-tok-style``: ``mbart`` for [en_XX], ``multilingual`` for __en__.
         others: symbols that fairseq adds to the dictionary after the tags.
     """
 
@@ -54,7 +54,7 @@ class TagOptions(NamedTuple):
         kind: value of ``--language-tags``.
         source, target: names of the languages in the tags.
         symbols: tags and other symbols between the dictionary's words and the document symbols.
-        unknown: last of these symbols, which the pre-trained model does not have.
+        unknown: symbols at the end of ``symbols`` that the pre-trained model does not have, if any.
     """
 
     kind: str
@@ -77,7 +77,7 @@ class TagOptions(NamedTuple):
         insert_symbols(dictionary, self.symbols)
 
     def tags(self, src_dict: Dictionary, tgt_dict: Dictionary) -> LanguageTags:
-        """Return the token indices of the language tags, by their places in sequences.
+        """Return the token indices of the tags, assigned to their positions in source and target.
 
         Raises:
             UserError: a language has no tag.
@@ -102,7 +102,7 @@ class TagOptions(NamedTuple):
 
 
 def tag_of(kind: str, language: str) -> str:
-    """Return the tag of a language for a kind of ``--language-tags``, such as ``[de_DE]``."""
+    """Return the tag of a language, such as ``[de_DE]``, given the value of ``--language-tags``."""
     return get_lang_tok(language, KINDS[kind].style)
 
 
@@ -199,7 +199,15 @@ def _completed(cfg, kind: str, languages: List[str], pretrained: bool) -> TagOpt
 
 
 def _kind_of(task: str, settings: dict) -> Optional[str]:
-    """Return the ``--language-tags`` that fit a checkpoint of a fairseq task; None for no tags."""
+    """Return the value of ``--language-tags`` for a checkpoint of fairseq; None if it has no tags.
+
+    Args:
+        task: name of the checkpoint's task.
+        settings: options of the task.
+
+    Raises:
+        UserError: the model has tags, but not at the beginning of source and target.
+    """
     if task in MBART25_TASKS:
         return "mbart25"
     if task != MULTILINGUAL_TASK:

@@ -32,7 +32,7 @@ def let_vocabulary_grow(
         model: model to load into.
         dictionaries: dictionaries of the model.
         new: last symbols of the dictionaries, which the weights may lack.
-        as_mean: initialise the missing rows with the mean of the others instead.
+        as_mean: initialise the missing rows with the mean of the loaded ones instead.
     """
     sizes = {len(dictionary) for dictionary in dictionaries}
 
@@ -81,8 +81,8 @@ def extend_positions(model: nn.Module, how: Optional[str], path: str) -> None:
         path: path of the checkpoint, for messages.
 
     Raises:
-        UserError: ``how`` is given, but the model has no learned positions; or, when a checkpoint
-            is loaded, it has more positions, or fewer and ``how`` is None.
+        UserError: ``how`` is given, but the model has no learned positions.  On loading: the
+            checkpoint has more positions than the model, or has fewer and ``how`` is None.
     """
     learned = (isinstance(module, LearnedPositionalEmbedding) for module in model.modules())
     if how is not None and not any(learned):
