@@ -23,6 +23,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 import line_functions
 import sanity
 from check_documents import CorpusError, check_files, iterate_lines
+from documents import check_not_read
 from stages import Stages, count_lines, map_lines, progress, run_together, write_lines
 from subwords import learn_codes, learn_sentencepiece, pieces_of
 
@@ -106,9 +107,21 @@ class Preparation:
         return self.folder / "text" / kind / f"{split}.{language}"
 
     def _check_and_copy(self) -> None:
-        """Check each split and copy it with uniform line ends and stripped lines."""
-        for split, prefix in self.prefixes.items():
-            paths = [f"{prefix}.{language}" for language in self.languages]
+        """Check each split and copy it with uniform line ends and stripped lines.
+
+        Raises:
+            CorpusError: the text of a split is invalid, or a copy would overwrite another split.
+        """
+        given = {
+            split: [f"{prefix}.{language}" for language in self.languages]
+            for split, prefix in self.prefixes.items()
+        }
+        for split in given:
+            copies = [str(self.text("raw", split, language)) for language in self.languages]
+            others = [paths for other, paths in given.items() if other != split]
+            problem = f"is given as another split, but {split} is written there; copy it elsewhere"
+            check_not_read(copies, others, problem)
+        for split, paths in given.items():
             counts = check_files(*paths)
             print(f"{split}: {counts.documents:,} documents, {counts.sentences:,} sentence pairs")
             for language, path in zip(self.languages, paths):

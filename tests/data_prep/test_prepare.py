@@ -445,6 +445,17 @@ def test_bad_input_gets_one_sentence_and_nothing_is_binarised(corpus, quick, bre
     assert not quick
 
 
+def test_the_copies_of_a_split_are_not_another_split(corpus, quick):
+    prepare.main(options(corpus))
+    before, raw = written(corpus / "out"), corpus / "out" / "text" / "raw"
+    message = "raw/test.zh is given as another split, but test is written there; copy it elsewhere"
+    with pytest.raises(SystemExit, match=message):
+        prepare.main(options(corpus, "--test", str(raw / "test1"), str(raw / "test")))
+    assert written(corpus / "out") == before
+    prepare.main(options(corpus, "--test", str(raw / "test"), str(raw / "test1")))
+    assert written(corpus / "out") == before
+
+
 @pytest.mark.parametrize(
     "extra, message",
     [
