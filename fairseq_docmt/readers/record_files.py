@@ -26,6 +26,7 @@ TEXT_FIELDS = {
 _KNOWN = {*DOCUMENT_FIELDS, *SEGMENT_FIELDS, *(name for f in TEXT_FIELDS.values() for name in f)}
 #: Most lines of a text that are read to see whether all have the same number of tabs.
 MOST_LINES = 1000
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
 
 def is_jsonl(text: str) -> bool:
@@ -145,8 +146,8 @@ def json_values(text: str, path: str) -> Records:
 def table_records(text: str, path: str, separator: str = "\t", header: bool = True) -> Records:
     """Yield the place and the cells, by column name, of each row of a table.
 
-    In a table separated by tabs, quotation marks are text and only line feeds end a row.  Other
-    tables are CSV, whose cells may be quoted and then contain line breaks.
+    In a table separated by tabs, quotation marks are text unless :func:`is_quoted`, and only line
+    feeds end a row.  Other tables are CSV, whose cells may be quoted and then contain line breaks.
 
     Args:
         text: content of the file.
@@ -173,9 +174,22 @@ def table_records(text: str, path: str, separator: str = "\t", header: bool = Tr
         yield f"{path}: line {number}", dict(zip(names, row))
 
 
+def is_quoted(text: str) -> bool:
+    """Return whether the cells of a tab-separated table are quoted as in CSV.
+
+    Programs that write CSV put quotation marks around all cells, or around those that have one, and
+    double each quotation mark within a cell.
+    """
+    cells = [cell for line in text.split("\n") for cell in line.split("\t") if cell]
+    marked = [cell for cell in cells if '"' in cell]
+    if not all(map(_QUOTED.fullmatch, marked)):
+        return False
+    return 0 < len(marked) == len(cells) or any('""' in cell[1:-1] for cell in marked)
+
+
 def _rows(text: str, path: str, separator: str) -> Iterator[Tuple[int, List[str]]]:
     """Yield the line number and the cells of each row that is not blank."""
-    if separator == "\t":
+    if separator == "\t" and not is_quoted(text):
         for number, line in enumerate(text.split("\n"), start=1):
             if line.replace("\t", ""):
                 yield number, line.split("\t")

@@ -92,11 +92,13 @@ def read(records: Records, path: str, wanted: Wanted) -> Documents:
 
     Raises:
         UserError: a record lacks a document id or the text, there are several systems and none is
-            named, or segment numbers are incomplete or repeated.
+            named, segment numbers are incomplete or repeated, or records without numbers are not
+            together.
     """
     records = [*records]
     wanted, records = _of_one_system(records, path, wanted)
     found: Dict[str, List[Row]] = {}
+    last = None
     lacks: List[Lacks] = []
     for where, record in records:
         try:
@@ -106,6 +108,12 @@ def read(records: Records, path: str, wanted: Wanted) -> Documents:
                 raise
             lacks.append(error)
             name, row = row_of(where, record, wanted, without_text=True)
+        if row.number is None and name in found and name != last:
+            raise UserError(
+                f"{where} is of document {name}, which other documents have followed; number the "
+                "segments, or remove what is repeated"
+            )
+        last = name
         found.setdefault(name, []).append(row)
     if not found:
         raise UserError(f"{path} has no text")

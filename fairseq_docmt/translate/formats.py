@@ -150,7 +150,9 @@ class Table:
 
     def __init__(self, text: str, path: str, layout: Layout):
         self.lines = [line for line in text.split("\n") if line.replace("\t", "")]
-        _refuse_field(HYPOTHESIS in self.lines[0].split("\t"), path)
+        self._quotes = record_files.is_quoted(text)
+        header = self.lines[0].split("\t")
+        _refuse_field(not {HYPOTHESIS, f'"{HYPOTHESIS}"'}.isdisjoint(header), path)
         rows: Dict[str, List[Tuple[int, Row]]] = {}
         for number, (where, record) in enumerate(record_files.table_records(text, path)):
             name, row = records.row_of(where, record, SOURCE)
@@ -162,7 +164,10 @@ class Table:
         """Yield the header and the rows with their translations."""
         yield f"{self.lines[0]}\t{HYPOTHESIS}\n"
         for line, (document, first, _) in zip(self.lines[1:], self._of_record):
-            yield f"{line}\t{translations(document)[first][0].text}\n"
+            found = translations(document)[first][0].text
+            if self._quotes and '"' in found:
+                found = '"' + found.replace('"', '""') + '"'
+            yield f"{line}\t{found}\n"
 
 
 class WmtXml:

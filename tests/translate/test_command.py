@@ -14,7 +14,8 @@ from fairseq_docmt import command_line
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import read_input
 from fairseq_docmt.translate.engine import running
-from fairseq_docmt.translate.journal import Journal
+from fairseq_docmt.translate.formats import Hypothesis
+from fairseq_docmt.translate.journal import Finished, Journal
 
 DOCS = tiny.documents((1, 5, 2, 7), 2)
 OPTIONS = ["--decoding", "sequential", "--beam", "3", "--max-len-b", "12"]
@@ -93,6 +94,26 @@ def test_each_format_has_the_translations_of_the_stock_command(run, wanted, tmp_
         return
     found = {d.id: d.segments for d in read_input(str(out), "system").documents}
     assert [found[name] for name in NAMES] == wanted
+
+
+def test_a_table_that_is_quoted_as_csv(run, wanted, tmp_path, monkeypatch):
+    """Source and translations have quotation marks."""
+    given, out = tmp_path / "in", tmp_path / "out"
+    lines = [f'{n}\t{i}\t"w1 ""{s}"""' for n, i, s in rows()]
+    given.write_text("\n".join(["doc_id\tseg\tsrc", *lines]) + "\n")
+    monkeypatch.setattr(
+        "fairseq_docmt.translate.engine.Engine.translate",
+        lambda self, documents: [
+            Finished([[Hypothesis(s, 0.0)] for s in document.segments], [])
+            for document in documents
+        ],
+    )
+    run(given, "--out", out)
+    assert out.read_text().splitlines()[1:] == [
+        f"{line}\t{line.split(chr(9))[2]}" for line in lines
+    ]
+    found = {d.id: d.segments for d in read_input(str(out), "system").documents}
+    assert found == {n: [f'w1 "{s}"' for s in d] for n, d in zip(NAMES, DOCS)}
 
 
 def test_sgm(run, wanted, tmp_path):

@@ -12,7 +12,7 @@ d-bleu and d-chrf.
 import argparse
 import re
 from importlib.util import find_spec
-from typing import Callable, Dict, Iterable, List, Mapping, Optional
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 from sacrebleu.metrics import BLEU
@@ -103,8 +103,7 @@ def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
 
 def options_of(args: argparse.Namespace, texts: Translations) -> Options:
     """Return the settings of the metrics, as given by the options and the target language."""
-    tokenize = args.tokenize or _tokenizer_of(args.target_lang or texts.language)
-    return Options(tokenize, args.lowercase, args.comet_model, args.comet_python)
+    return Options(_tokenizer(args, texts)[0], args.lowercase, args.comet_model, args.comet_python)
 
 
 def _tokenizer_of(language: Optional[str]) -> Optional[str]:
@@ -118,26 +117,37 @@ def _tokenizer_of(language: Optional[str]) -> Optional[str]:
     return {"zh": "zh", "th": "char", "lo": "char", "km": "char", "my": "char"}.get(code)
 
 
-def _note_of_tokens(args: argparse.Namespace, texts: Translations) -> Optional[str]:
-    """Return a note on the tokenizer of BLEU, or None if there is nothing to report.
-
-    The note says that the tokenizer was chosen by target language, or that the default, 13a, does
-    not suit the text.
-    """
+def _tokenizer(args: argparse.Namespace, texts: Translations):
     language = args.target_lang or texts.language
+    return choose_tokenizer(args.tokenize, language, texts.references[0])
+
+
+def choose_tokenizer(
+    given: Optional[str], language: Optional[str], lines: Sequence[str]
+) -> Tuple[Optional[str], Optional[str]]:
+    """Choose the tokenizer of BLEU.
+
+    Args:
+        given: name of ``--tokenize``, or None.
+        language: target language; None if unknown.
+        lines: target text.
+
+    Returns:
+        The name of sacreBLEU's tokenizer, None for the default (13a); and a note if the language
+        chose the tokenizer or 13a does not suit the text, else None.
+    """
+    if given:
+        return given, None
     tokenizer = _tokenizer_of(language)
-    if args.tokenize:
-        return None
     if tokenizer:
-        return f"BLEU: tokenizer {tokenizer}, for {language}; --tokenize chooses another"
-    reference = texts.references[0]
-    text = "".join(reference[:1000])
+        return tokenizer, f"BLEU: tokenizer {tokenizer}, for {language}; --tokenize chooses another"
+    text = "".join(lines[:1000])
     if 2 * len(_NO_SPACES.findall(text)) > len(text):
-        return (
+        return None, (
             "BLEU: the text is written without spaces, and tokenizer 13a takes a sentence for few "
-            "words; give --target-lang, or --tokenize"
+            "words; give another by --tokenize, such as zh or char"
         )
-    return None
+    return None, None
 
 
 def _language(text: str) -> str:
@@ -210,8 +220,8 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
         raise UserError("--scores are of segments, which do not match; give --align LANGUAGE")
     given = segment_scores.read(args.scores, lower, texts)
     options = options_of(args, texts)
-    note = _note_of_tokens(args, texts) if {"s-bleu", "d-bleu"} & set(args.metrics) else None
-    if note:
+    note = _tokenizer(args, texts)[1]
+    if note and {"s-bleu", "d-bleu"} & set(args.metrics):
         texts.notes.append(note)
     by_document = any(corpus_metrics.METRICS[name].unit == "document" for name in args.metrics)
     if by_document and texts.index.num_documents == 1 and texts.ids is None:
@@ -317,6 +327,10 @@ def main(args: argparse.Namespace) -> None:
     texts = translations.from_arguments(args, by_document and args.by_position is None)
     _refuse_unread(args)
     results = measure(args, texts)
+    if args.by_position is not None and "s-bleu" not in args.metrics:
+        tokenizer, note = _tokenizer(args, texts)
+        texts.notes.append(f"BLEU by place in the document: tok:{tokenizer or '13a'}")
+        texts.notes.extend([note] if note and note not in texts.notes else [])
     tables, notes = tables_of(results), notes_of(results, texts)
     tables += [of_groups(args.by, result) for result in results if result.groups]
     numbers = {

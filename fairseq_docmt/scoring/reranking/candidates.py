@@ -40,6 +40,7 @@ class Candidates(NamedTuple):
         log_probabilities: for each sentence, the model's natural log-probabilities of its
             candidates (P- lines); None if unknown.
         notes: notes for the user on how the texts were read.
+        language: target language; None if no file shows it.
     """
 
     layout: Layout
@@ -48,6 +49,7 @@ class Candidates(NamedTuple):
     source: Optional[List[str]]
     log_probabilities: Optional[List[List[float]]] = None
     notes: Sequence[str] = ()
+    language: Optional[str] = None
 
     def chosen(self, choice: Sequence[int]) -> List[str]:
         """Return the chosen translation of each sentence.
@@ -96,9 +98,10 @@ def from_arguments(args: argparse.Namespace) -> Candidates:
             "candidates of several systems need --source, which says where documents end"
         )
     layout, source = _test_set(args.source, args.docids, plain)
-    systems, notes = [], []
+    systems, texts, notes = [], [], []
     for name, path in translations.named_files(args.candidates).items():
         text = read_input(path, "system", name, plain)
+        texts.append(text)
         try:
             systems.append(layout.sentences(text))
         except Mismatch as mismatch:
@@ -106,7 +109,9 @@ def from_arguments(args: argparse.Namespace) -> Candidates:
                 f"{mismatch}; align it before with `convert --reference FILE --align LANGUAGE`"
             ) from None
         notes += layout.notes(name, text)
-    return Candidates(layout, [list(row) for row in zip(*systems)], None, source, notes=notes)
+    rows = [list(row) for row in zip(*systems)]
+    language = translations.language_of(texts)
+    return Candidates(layout, rows, None, source, notes=notes, language=language)
 
 
 def _test_set(

@@ -39,6 +39,7 @@ from fairseq_docmt.readers import read_input
 from fairseq_docmt.readers.files import read_lines, write_text
 from fairseq_docmt.scoring.corpus import comet_metric
 from fairseq_docmt.scoring.corpus.comet_metric import Scorer
+from fairseq_docmt.scoring.corpus.metrics import choose_tokenizer
 from fairseq_docmt.scoring.reranking import candidates as candidate_lists
 from fairseq_docmt.scoring.reranking import document_beam, noisy_channel
 from fairseq_docmt.scoring.reranking.candidates import Candidates
@@ -278,7 +279,6 @@ def main(args: argparse.Namespace) -> None:
     features = args.score or [Feature("model", (1.0,))]
     names = [feature.name for feature in features]
     _check(args, features, names)
-    metric = build_bleu(args.tokenize)
     candidates = candidate_lists.from_arguments(args)
     references: List[Optional[str]] = []
     if args.reference:
@@ -296,6 +296,11 @@ def main(args: argparse.Namespace) -> None:
 
     weights = {feature.name: feature.weights[0] for feature in features}
     if any(len(feature.weights) > 1 for feature in features):
+        given = [line or "" for line in references]
+        tokenizer, note = choose_tokenizer(args.tokenize, candidates.language, given)
+        metric = build_bleu(tokenizer)
+        if note:
+            print(note)
         weights = tune(candidates, features, references, choose_by, metric)
     choice = choose_by(weights)
     if args.list:

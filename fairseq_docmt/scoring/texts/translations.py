@@ -228,7 +228,7 @@ def read_translations(
     ids = read_docids(reading.docids) if reading.docids else None
     wanted = read_input(source, "source", plain=plain, by=reading.by) if source else None
     given = [read_input(path, "reference", plain=plain, by=reading.by) for path in references or ()]
-    language = _language_of([*given, *inputs.values()])
+    language = language_of([*given, *inputs.values()])
     if ids and isinstance((given or [wanted])[0], Documents):
         # The documents of plain text are found by their ids.
         if not any(isinstance(text, Lines) for text in [*given, wanted, *inputs.values()]):
@@ -446,7 +446,7 @@ def _gap_notes(texts: Translations, gone: np.ndarray, why: str) -> List[str]:
     return [f"left out, {why}: {' and '.join(parts)}"]
 
 
-def _language_of(texts: Sequence[Input]) -> Optional[str]:
+def language_of(texts: Sequence[Input]) -> Optional[str]:
     """Detect the target language by the content or ending of a file; None if nothing shows it.
 
     Only endings for languages without spaces between words count, such as ``.zh``.

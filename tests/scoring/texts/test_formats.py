@@ -25,11 +25,12 @@ FIELDS = ("doc_id", "segment", "source", "reference", "hypothesis")
 RECORDS = [dict(zip(FIELDS, row)) for row in ROWS]
 
 
-def table(separator, rows=ROWS, header=FIELDS):
-    """CSV with quotes where they are needed; none with tabs."""
+def table(separator, rows=ROWS, header=FIELDS, quoting=None):
+    """CSV with quotes where they are needed; none with tabs, unless another quoting is given."""
     stream = io.StringIO()
-    quoting = csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
-    quotes = None if separator == "\t" else '"'
+    if quoting is None:
+        quoting = csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
+    quotes = None if quoting == csv.QUOTE_NONE else '"'
     csv.writer(stream, delimiter=separator, quoting=quoting, quotechar=quotes).writerows(
         [header, *rows] if header else rows
     )
@@ -58,6 +59,8 @@ FORMATS = {
     "comma": table(","),
     "semicolon": table(";"),
     "tab": table("\t"),
+    "tab, as CSV": table("\t", quoting=csv.QUOTE_MINIMAL),
+    "tab, as CSV with marks around all cells": table("\t", quoting=csv.QUOTE_ALL),
     "SGM": SGM,
     "SGM without quotes": SGM.replace('"', ""),
     "SGM with the marks of XML": f'<?xml version="1.0"?>\n<!DOCTYPE mteval SYSTEM "m">\n{SGM}',
@@ -73,6 +76,21 @@ def test_the_same_test_set_in_every_format(write, name):
         wanted[1][0] = "eins und zwei"
     assert [found.source, *found.references, found.systems["X"]] == wanted
     assert found.ids == ["a", "b"] and found.index.starts.tolist() == [0, 2, 3]
+
+
+@pytest.mark.parametrize("text", ['"So?"', '"So?" "No."', '"', '"a" ""b""', 'x ""y""'])
+def test_quotation_marks_between_tabs_are_text(write, text):
+    path = write("x", f"doc_id\ttext\na\t{text}\nb\tc\n")
+    assert read_input(path, "system").documents[0].segments == [text]
+
+
+def test_a_document_that_comes_again_is_refused(write):
+    """As when the answers of a second run were appended."""
+    record = {name: json.dumps({"doc_id": name, "text": "one\ntwo"}) for name in "ab"}
+    path = write("x", "\n".join([record["a"], record["b"], record["a"]]))
+    message = "line 3 is of document a, which other documents have followed; number the segments"
+    with pytest.raises(UserError, match=message):
+        read_input(path, "system")
 
 
 @pytest.mark.parametrize("name", ["comma", "SGM", "JSON lines"])

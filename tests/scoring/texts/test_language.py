@@ -60,9 +60,43 @@ def test_text_without_spaces_gets_a_note(shown):
     assert "tok:13a" in signature(found)
     assert found["notes"] == [
         "BLEU: the text is written without spaces, and tokenizer 13a takes a sentence for few "
-        "words; give --target-lang, or --tokenize"
+        "words; give another by --tokenize, such as zh or char"
     ]
     assert shown(REFERENCE, REFERENCE)["notes"] == []
+
+
+@pytest.mark.parametrize("ending, tokenizer", [("zh", "zh"), ("txt", "13a")])
+def test_bleu_by_place_has_the_same_tokenizer(shown, ending, tokenizer):
+    notes = shown(CHINESE, CHINESE, "--metrics", "chrf", "--by-position", "1", ending=ending)[
+        "notes"
+    ]
+    assert notes[0] == f"BLEU by place in the document: tok:{tokenizer}"
+    assert notes[1].startswith("BLEU: ") and tokenizer in notes[1]
+
+
+@pytest.mark.parametrize("ending, tokenizer", [("zh", "zh"), ("txt", "13a")])
+def test_reranking_has_the_same_tokenizer(scoring, tmp_path, ending, tokenizer):
+    """The first candidate shares no word of 13a with the others, but most words of zh."""
+    texts = {
+        "a": ["他昨天来了，没有人看见他。"],
+        "b": ["他昨天来了，我没有看见他了。"],
+        "c": ["他昨天来了，我没有看见她。"],
+        "source": ["x"],
+    }
+    for name, lines in texts.items():
+        (tmp_path / f"{name}.{ending}").write_text("".join(f"{line}\n" for line in lines))
+    files = {name: str(tmp_path / f"{name}.{ending}") for name in texts}
+    common = ["--source", files["source"], "--out", str(tmp_path / "out")]
+    common += [f"{name}={files[name]}" for name in "abc"]
+    printed = scoring("mbr", "--metric", "bleu", *common)
+    assert f"tokenizer {tokenizer}" in printed
+    scored = scoring("mbr", "--metric", "bleu", "--tokenize", tokenizer, *common)
+    assert printed.splitlines()[-1] == scored.splitlines()[-1]
+    (tmp_path / "length").write_text("1\n2\n3\n")
+    found = scoring(
+        *["rerank", "--reference", files["c"], "--score", f"{tmp_path / 'length'}:1,-1", *common]
+    )
+    assert f"tok:{tokenizer}|" in found and f"tokenizer {tokenizer}" in found
 
 
 @pytest.mark.parametrize("tag, language", [("ref", "zh"), ("hyp", "zh")])
