@@ -9,8 +9,9 @@ from fairseq_docmt.errors import UserError
 
 #: Part of a word that was not joined: ``re@@`` of BPE, ``▁word`` of SentencePiece.
 SUBWORD = re.compile(r"\S+@@(?= |$)|▁\S+")
-#: Character as Moses's tokenizer writes it.  BLEU's tokenizer 13a makes three words of ``&apos;``.
-ENTITY = re.compile(r"&(?:apos|quot|amp|lt|gt|#124|#91|#93);")
+#: Character as HTML or Moses's tokenizer writes it.  BLEU's tokenizer 13a makes three words of
+#: ``&apos;``.
+ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{2,5}|#x[0-9A-Fa-f]{2,5});")
 #: Share of the segments with a sign above which it is no accident.
 MANY = 0.05
 

@@ -5,16 +5,19 @@ import hashlib
 import os
 import random
 import shutil
+import signal
 import warnings
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import pytest
+import sacrebleu.sacrebleu  # noqa: F401  lets a broken pipe end the process, undone below
 import torch
 from cheap_hydra import cheap_hydra
 
 warnings.simplefilter("ignore")
+signal.signal(signal.SIGPIPE, signal.SIG_IGN)
 torch.set_num_threads(1)
 # fairseq's iterators refer to themselves.  Once they are collected as garbage, torch can no longer
 # tell the processes that load batches to stop, and waits for each of them for this many seconds.

@@ -168,7 +168,7 @@ def read_dictionary(path: str) -> Dict[str, str]:
         UserError: the option has no value, the file cannot be read, or a line does not have two
             words.
     """
-    if path == WITHOUT_VALUE:
+    if path == WITHOUT_VALUE or not isinstance(path, str):  # open() takes True for standard output
         raise UserError(
             "--replace-unk needs a dictionary; give its file, or --replace-unk '' to copy the words"
         )

@@ -59,7 +59,8 @@ OF_OTHER_COMMANDS = {
     "model_overrides": "; give the options of the model themselves, such as --alignment linear",
     "print_alignment": ", whose formats have no place for alignments; use fairseq-generate",
     **dict.fromkeys(
-        "gen_subset results_path scoring sacrebleu num_shards shard_id quiet log_format".split(),
+        "gen_subset results_path scoring sacrebleu num_shards shard_id quiet log_format "
+        "dataset_impl left_pad_source".split(),
         "; leave it out",
     ),
 }
@@ -199,6 +200,8 @@ def _settings(args: argparse.Namespace, others: List[str], device: str) -> Setti
     if args.decoding is not None:
         model["decoding"] = args.decoding
     model.update(data=args.data, device=device, precision=args.precision)
+    if args.max_tokens is not None and args.max_tokens < 1:
+        raise UserError(f"--max-tokens must be at least 1, got {args.max_tokens}")
     model["max_tokens"] = args.max_tokens or _sizes(device)[2]
     if args.batch_size is not None:
         model["batch_size"] = args.batch_size

@@ -139,8 +139,15 @@ def running(settings: Settings, workers: int) -> Iterator:
         context = multiprocessing.get_context("spawn")
         # Unlike multiprocessing.Pool, this pool notices when a process dies.
         with ProcessPoolExecutor(workers, context, _start, (settings, threads)) as pool:
+
+            def translate(batches):
+                try:
+                    return pool.map(_translate, batches)
+                except BrokenPipeError:  # died before it had its settings
+                    raise BrokenProcessPool from None
+
             try:
-                yield lambda batches: pool.map(_translate, batches)
+                yield translate
             except BrokenProcessPool:
                 raise UserError(
                     "a process of --workers was killed, perhaps because memory ran out; give fewer "

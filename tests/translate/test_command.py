@@ -289,6 +289,17 @@ MISTAKES = {
         ["--gen-subset", "x"],
         "--gen-subset has no effect in",
     ),
+    "a dictionary without a file": (
+        "w1\n",
+        ["--replace-unk"],
+        "--replace-unk needs a dictionary; give its file",
+    ),
+    "no tokens in a batch": (
+        "w1\n",
+        ["--max-tokens", "0"],
+        "--max-tokens must be at least 1, got 0",
+    ),
+    "padding": ("w1\n", ["--left-pad-source", "True"], "--left-pad-source has no effect in transl"),
     "a device": ("w1\n", ["--device", "cuda:7"], "device cuda:7 cannot be used"),
 }
 

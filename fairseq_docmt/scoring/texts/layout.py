@@ -199,6 +199,11 @@ class Layout(NamedTuple):
                             f"{path}: the segments of document {document.id} are counted from 0, "
                             f"in {self.path} from 1; count both alike"
                         )
+                    if len(segments) == size and segments.keys().isdisjoint(wanted):
+                        raise UserError(
+                            f"{path}: the first segment of document {document.id} is called "
+                            f"{[*segments][0]}, in {self.path} {wanted[0]}; number both alike"
+                        )
                     raise UserError(
                         f"{path}: document {document.id} lacks segment {number} of {self.path}; "
                         "translate all of it"

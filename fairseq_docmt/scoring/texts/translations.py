@@ -350,7 +350,7 @@ def _described(texts: Translations, aligned: Dict[str, int], reading: Reading) -
     for name, text in texts.systems.items():
         notes.append(checks.shift_note(name, text, reference, texts.index, texts.place))
         found = wrappers.find(text, reference, texts.source, texts.index.spans)
-        notes += wrappers.notes_on(name, found, places)
+        notes += wrappers.notes_on(name, found, places, reading.strip_wrappers)
     whole = texts.joined(reference)
     for name in texts.names if texts.index.num_documents > 1 else ():
         notes.append(checks.length_note(name, texts.documents(name), whole, names))

@@ -26,6 +26,8 @@ _HERE = r"(?:here(?: is|'s|’s| are)|below is|hier ist|voici|aquí (?:está|tie
 _SURE = r"(?:(?:sure|certainly|of course|okay)\b[^\n:：.!]{0,40}[,.!:]\s*)?"
 #: Thoughts of a reasoning model, with their tags.
 THOUGHTS = re.compile(r"<(think|thinking|reasoning)>.*?</\1>\s*", flags=re.I | re.S)
+#: Thoughts whose opening tag was part of the prompt.
+_UNOPENED = re.compile(r"\A.*</(?:think|thinking|reasoning)>\s*", flags=re.I | re.S)
 #: Announcement before a translation, such as "Here is the translation:".
 ANNOUNCEMENT = re.compile(
     rf"\s*{_SURE}(?:\*\*)?(?:{_HERE}[^\n:：]{{0,60}}?(?:{_TRANSLATION}|\bin [A-Z]\w+)"
@@ -38,7 +40,23 @@ OFFER = re.compile(
     r"[^\n]*$",
     flags=re.I,
 )
-_FENCED = re.compile(r"```(?:\w*\n|\s*)(.*?)\s*```", flags=re.S)
+_FENCED = re.compile(r"(```|~~~)(?:\w*\n|\s*)(.*?)\s*\1", flags=re.S)
+#: Comment on a translation, such as "(Note: a formal form.)", at its beginning or after a sentence.
+_COMMENT = re.compile(
+    r"(?:^|[\n(\[*]|[.!?…。！？\"”»]\s)\s*(?:\*\*)?(?:(?:translator['’]?s )?notes?|explanations?|"
+    r"alternatives?|alternatively|anmerkung|hinweis|erklärung|remarque|nota|примечание|注)\s*"
+    r"(?:\*\*)?\s*[:：]",
+    flags=re.I,
+)
+_REFUSAL = re.compile(
+    r"\b(?:i(?:['’]m| am) sorry,? but i\b|as an ai\b|i(?:['’]m| am) (?:unable|not able) to "
+    r"(?:translate|assist|help|provide)|i can(?:not|['’]t) (?:translate|assist|help|provide))",
+    flags=re.I,
+)
+_OBJECT = re.compile(r'\s*\{\s*"\w+"\s*:.*\}\s*', flags=re.S)
+_MARKED = re.compile(r'\s*(?:\*\*.+\*\*|".+"|“.+”|„.+“|«.+»)\s*', flags=re.S)
+#: Kinds of which a few are part of the text: names are those of the source, and speech is quoted.
+_FEW = ("the source", "marks around it")
 _NUMBER = re.compile(r"[(\[]?(\d+)[.):\]]\s+")
 #: Least number of lines of a document; in fewer, numbers at the beginning may be chance.
 FEWEST_NUMBERED = 3
@@ -140,9 +158,9 @@ def _bare_document(document: Document, removed: Removed) -> Document:
 
 def _bare(lines: List[str], removed: Removed) -> List[str]:
     """Return the lines of a document, or of a single segment, without wrappers and blank lines."""
-    text = THOUGHTS.sub("", "\n".join(lines))
+    text = _UNOPENED.sub("", THOUGHTS.sub("", "\n".join(lines)))
     fenced = _FENCED.fullmatch("\n".join(_without_words(text.split("\n"), removed)).strip())
-    bare = _without_words((fenced[1] if fenced else text).split("\n"), removed)
+    bare = _without_words((fenced[2] if fenced else text).split("\n"), removed)
     return _without_numbers(bare) if removed.numbers else bare
 
 
@@ -224,8 +242,11 @@ def _kind(text: str, wanted: str, source: Optional[str], script: Optional[Patter
     low = text.lower()
     if "<think" in low and "<think" not in wanted.lower() or "</think" in low:
         return "thoughts"
-    if "```" in text and "```" not in wanted:
+    if any(fence in text and fence not in wanted for fence in ("```", "~~~")):
         return "fences"
+    for kind, pattern in (("comments", _COMMENT), ("refusals", _REFUSAL), ("objects", _OBJECT)):
+        if pattern.search(text) and not any(map(pattern.search, (wanted, source or ""))):
+            return kind
     is_longer = len(text) > 1.5 * len(wanted) + FEWEST_LETTERS
     if is_longer and _ABOUT.search(text) and not _ABOUT.search(f"{wanted} {source or ''}"):
         return "words about the translation"
@@ -235,6 +256,8 @@ def _kind(text: str, wanted: str, source: Optional[str], script: Optional[Patter
         letters = len(_LETTER.findall(text))
         if letters > FEWEST_LETTERS and len(script.findall(wanted)) > 10:
             return "another script than the reference"
+    if _MARKED.fullmatch(text) and not any(map(_MARKED.fullmatch, (wanted, source or ""))):
+        return "marks around it"
     return ""
 
 
@@ -246,24 +269,25 @@ def _script_of(sentences: Sequence[str]) -> Optional[str]:
     return best if counts[best] else None
 
 
-def notes_on(name: str, found: Found, places: Sequence[str]) -> List[str]:
+def notes_on(
+    name: str, found: Found, places: Sequence[str], is_stripped: bool = False
+) -> List[str]:
     """Return a list with a note on the segments found by :func:`find`, or an empty list.
 
     Args:
         name: name of the system.
         found: result of :func:`find`.
         places: (segments,) name of the document of each segment.
+        is_stripped: whether wrappers have been removed (:func:`stripped`).
     """
-    if not found.kinds:
+    few = sum(len(found.kinds.get(kind, ())) for kind in _FEW)
+    if {*found.kinds} <= {*_FEW} and few < MANY * max(1, len(places)):
         return []
-    copied = len(found.kinds.get("the source", ()))
-    if len(found.kinds) == 1 and 0 < copied < MANY * len(places):
-        return []  # names and tags are the same in the translation
     segments = sorted(i for each in found.kinds.values() for i in each)
     documents = [*dict.fromkeys(places[i] for i in segments)]
     counts = ", ".join(f"{kind} in {len(each)}" for kind, each in found.kinds.items())
     return [
         f"{name}: {len(segments)} segments seem to hold more or other than a translation "
-        f"({counts}), the first {found.example!r}; documents: {named(documents)}; see "
-        "--strip-wrappers"
+        f"({counts}), the first {found.example!r}; documents: {named(documents)}; "
+        + ("not stripped" if is_stripped else "see --strip-wrappers")
     ]

@@ -29,6 +29,8 @@ WRAPPED = {
     "a bold label": "**Translation:**\n" + "\n".join(BARE),
     "a label in Chinese": "译文：" + "\n".join(BARE),
     "an offer": "\n".join(BARE) + "\n\nLet me know if you need anything else!",
+    "thoughts opened in the prompt": "The user wants Spanish.\n</think>\n" + "\n".join(BARE),
+    "other fences": "~~~\n" + "\n".join(BARE) + "\n~~~",
     "all": "<think>x</think>Sure, here is the translation:\n\n```\n"
     + "\n".join(BARE)
     + "\n```\n\nFeel free to ask for changes.",
@@ -117,6 +119,17 @@ def test_what_the_reference_has_stays():
         ("<think>The user wants", "thoughts"),
         ("The girl snatches it out of his hand.", "the source"),
         ("Девушка выхватывает это у него из рук", "another script than the reference"),
+        ("La chica se lo quita. (Note: a colloquial form.)", "comments"),
+        ("La chica se lo quita.\n\nNote: colloquial.", "comments"),
+        ("La chica se lo quita. Alternatively: La niña lo quita.", "comments"),
+        ("I'm sorry, but I can't assist with that.", "refusals"),
+        ("I cannot translate this text.", "refusals"),
+        ('{"translation": "La chica se lo quita."}', "objects"),
+        ("~~~ La chica", "fences"),
+        ("“La chica se lo quita.”", "marks around it"),
+        ("**La chica se lo quita.**", "marks around it"),
+        ("La chica se lo quita, nota bene.", None),
+        ('La "chica" se lo quita.', None),
         ("La chica se lo quita.", None),
         ("", None),
     ],
@@ -161,6 +174,18 @@ def test_the_note(scoring, write):
         "x: 1 segments seem to hold more or other than a translation (fences in 1), the first "
         "'1/3``` (no translation needed)'; documents: 1; see --strip-wrappers"
     )
+
+
+def test_what_was_not_stripped_has_no_advice():
+    found = wrappers.Found({"comments": [0]}, "x")
+    (note,) = wrappers.notes_on("x", found, ["a"], is_stripped=True)
+    assert note.endswith("documents: a; not stripped")
+
+
+def test_a_few_segments_in_quotes_are_not_noted():
+    found = wrappers.Found({"marks around it": [3], "the source": [4]}, "x")
+    assert wrappers.notes_on("x", found, ["a"] * 100) == []
+    assert len(wrappers.notes_on("x", found, ["a"] * 10)) == 1
 
 
 def test_a_few_names_of_the_source_are_not_noted():
@@ -288,6 +313,9 @@ def test_what_is_matched_by_its_order_is_noted(write):
     assert not read_translations(
         {"x": write("o", json.dumps(other))}, [write("n", json.dumps(named))]
     ).notes
+    later = [{**r, "segment": r["segment"] + 9} for r in named]
+    with pytest.raises(UserError, match="segment of document y is called 10, in .* 1; number both"):
+        read_translations({"x": write("l", json.dumps(later))}, [write("n", json.dumps(named))])
     zero = [{**r, "segment": r["segment"] - 1} for r in named]
     with pytest.raises(UserError, match="document y are counted from 0, in .* from 1; count both"):
         read_translations({"x": write("z", json.dumps(zero))}, [write("n", json.dumps(named))])
