@@ -54,7 +54,7 @@ _REFUSAL = re.compile(
     flags=re.I,
 )
 _OBJECT = re.compile(r'\s*\{\s*"\w+"\s*:.*\}\s*', flags=re.S)
-_MARKED = re.compile(r'\s*(?:\*\*.+\*\*|".+"|“.+”|„.+“|«.+»)\s*', flags=re.S)
+_MARKED = re.compile(r'\s*(?:\*\*[^*]+\*\*|"[^"]+"|“[^“”]+”|„[^„“”"]+[“”"]|«[^«»]+»)\s*')
 #: Kinds of which a few are part of the text: names are those of the source, and speech is quoted.
 _FEW = ("the source", "marks around it")
 _NUMBER = re.compile(r"[(\[]?(\d+)[.):\]]\s+")
@@ -224,6 +224,8 @@ def find(
     for a, b in spans:
         if is_numbered(system[a:b]) and not is_numbered(reference[a:b]):
             kinds.setdefault("numbers of segments", []).extend(range(a, b))
+    least = MANY * len(system)
+    kinds = {k: each for k, each in kinds.items() if k not in _FEW or len(each) >= least}
     first = min((found[0] for found in kinds.values()), default=None)
     return Found(kinds, "" if first is None else system[first][:60])
 
@@ -280,8 +282,7 @@ def notes_on(
         places: (segments,) name of the document of each segment.
         is_stripped: whether wrappers have been removed (:func:`stripped`).
     """
-    few = sum(len(found.kinds.get(kind, ())) for kind in _FEW)
-    if {*found.kinds} <= {*_FEW} and few < MANY * max(1, len(places)):
+    if not found.kinds:
         return []
     segments = sorted(i for each in found.kinds.values() for i in each)
     documents = [*dict.fromkeys(places[i] for i in segments)]

@@ -182,16 +182,13 @@ def test_what_was_not_stripped_has_no_advice():
     assert note.endswith("documents: a; not stripped")
 
 
-def test_a_few_segments_in_quotes_are_not_noted():
-    found = wrappers.Found({"marks around it": [3], "the source": [4]}, "x")
-    assert wrappers.notes_on("x", found, ["a"] * 100) == []
-    assert len(wrappers.notes_on("x", found, ["a"] * 10)) == 1
-
-
-def test_a_few_names_of_the_source_are_not_noted():
-    found = wrappers.Found({"the source": [3]}, "x")
-    assert wrappers.notes_on("x", found, ["a"] * 100) == []
-    assert len(wrappers.notes_on("x", found, ["a"] * 10)) == 1
+@pytest.mark.parametrize("few", ["“La chica se lo quita.”", "The girl snatches it out of it."])
+def test_a_few_names_and_quotations_are_no_sign(few):
+    """Names and tags are the same in the source, and speech is quoted."""
+    reference, source = ["La niña lo quita."] * 100, ["The girl snatches it out of it."] * 100
+    for number, found in ((4, 0), (5, 1)):
+        system = [few] * number + reference[number:]
+        assert len(wrappers.find(system, reference, source).kinds) == found
 
 
 # ---- lengths -------------------------------------------------------------------------------------
