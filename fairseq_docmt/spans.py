@@ -137,14 +137,14 @@ def part_spans(
 def spans_of_several_lengths(
     index: DocumentIndex, length: Limit, limits: Sequence[Limit], numbers: Sequence[int]
 ) -> np.ndarray:
-    """Return each document cut in several ways, into each number of parts in ``numbers``.
+    """Return the parts of each document, cut once for each number of parts in ``numbers``.
 
-    A part that results from several cuts is returned once.  Multi-resolution training, Sun et al.
-    (2022), Rethinking Document-level Neural Machine Translation.
+    A part that results from several cuts is returned once.  For multi-resolution training, Sun et
+    al. (2022), Rethinking Document-level Neural Machine Translation.
 
     Args:
         index, length, limits: see :func:`part_spans`.
-        numbers: numbers of parts.
+        numbers: values of the argument ``parts`` of :func:`part_spans`, one for each cut.
     """
     cut = [part_spans(index, length, limits, number) for number in numbers]
     return np.unique(np.concatenate(cut), axis=0)

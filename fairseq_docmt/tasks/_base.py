@@ -52,8 +52,8 @@ class DocumentTranslationTask(DocumentDataTask):
     """Base class of the document tasks.
 
     A subclass defines the spans of documents for training (:meth:`training_spans`) and decoding
-    (:meth:`parts`), and the options stored in checkpoints.  The searches for its values of
-    ``--decoding`` are registered in :mod:`fairseq_docmt.generation.decodings`.
+    (:meth:`parts`), and the options stored in checkpoints.  Its values of ``--decoding``,
+    each with its search, are registered in :mod:`fairseq_docmt.generation.decodings`.
     """
 
     #: registered name
@@ -117,7 +117,7 @@ class DocumentTranslationTask(DocumentDataTask):
     # ---- defined by subclasses -----------------------------------------------------------------
 
     def check_options(self) -> None:
-        """Check the options of a task; a subclass raises UserError for invalid values."""
+        """Raise UserError if an option of the task is invalid; the base class accepts all."""
 
     def check_training_options(self) -> None:
         """Check options and data files before training; raise UserError if training would fail."""
@@ -162,6 +162,9 @@ class DocumentTranslationTask(DocumentDataTask):
 
     def use_tags(self, options: Optional[language_tags.TagOptions]) -> None:
         """Put language tags around all sequences; add their symbols to the dictionaries.
+
+        Args:
+            options: options of the language tags; None to change nothing.
 
         Raises:
             UserError: a language has no tag, or the checkpoints of an ensemble have different tags.
@@ -304,7 +307,7 @@ class DocumentTranslationTask(DocumentDataTask):
 
     @contextlib.contextmanager
     def scoring_references(self) -> Iterator[None]:
-        """Switch temporarily to a decoding that can score references in any order.
+        """Switch temporarily to a decoding that can score the references of sentences in any order.
 
         This is ``--decoding window`` for sliding windows; other tasks keep their decoding.
         """
@@ -358,7 +361,16 @@ class DocumentTranslationTask(DocumentDataTask):
         return generator
 
     def _language_model(self, args, model, weight: Optional[float]) -> Optional[ShallowFusion]:
-        """Return the model of ``--lm-path`` for shallow fusion; None without model or weight."""
+        """Return the model of ``--lm-path`` for shallow fusion; None if it is not used.
+
+        Args:
+            args: options of the command.
+            model: language model that fairseq loaded; None if it loaded none.
+            weight: weight of the model; with 0 or None, the model is not used.
+
+        Raises:
+            UserError: the command does not load language models, but ``--lm-path`` is given.
+        """
         if getattr(args, "lm_path", None) and model is None:
             raise UserError("only fairseq-generate loads --lm-path; use it, or leave --lm-path out")
         if model is None or not weight:

@@ -21,7 +21,7 @@ def stock(option: str, **metadata):
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class DocumentTranslationConfig(TranslationConfig):
-    """Options of all document tasks."""
+    """Options of all document tasks, such as decoding, additional data and language tags."""
 
     force_sentence_count: bool = field(
         default=False,
@@ -189,7 +189,7 @@ class DocumentTranslationConfig(TranslationConfig):
 
 @dataclass
 class JoinedTranslationConfig(DocumentTranslationConfig):
-    """Options of the tasks that join sentences into one sequence."""
+    """Options of the tasks that join sentences into one sequence: how to count its positions."""
 
     restart_positions: bool = field(
         default=False,

@@ -25,9 +25,10 @@ def refuse_copies_of_rows(criterion) -> None:
 
 
 def in_rows_if_needed(sample: dict, criterion) -> dict:
-    """Remove the row groups of a batch if the criterion ignores the first targets of each row.
+    """Return the batch, without row groups if the criterion ignores the first targets of each row.
 
-    With row groups, which batch sentences by length, the output has no row for each sentence.
+    Given row groups, which group sentences by length, a model returns the tokens of all rows as a
+    single row, of which such a criterion would ignore only the first tokens.
     """
     if not (getattr(criterion, "ignore_prefix_size", 0) and "row_groups" in sample["net_input"]):
         return sample
@@ -49,6 +50,6 @@ def in_bfloat16(criterion):
 
 
 def _fast_attention(net_input: dict):
-    """Return a context manager that selects the fastest attention kernel for these lengths."""
+    """Return a context manager that selects the fastest attention kernel for a batch's lengths."""
     lengths = [net_input[name].size(-1) for name in ("src_tokens", "prev_output_tokens")]
     return sdpa_kernel(SDPBackend.MATH) if max(lengths) <= SHORT else nullcontext()

@@ -156,7 +156,7 @@ class DocumentDataTask(PreparedTextTask):
                 _training_examples.add_to(view, corpus, trains and path == paths[0])
 
     def learn_from(self, corpus: DocumentCorpus) -> None:
-        """Estimate values that decoding needs from the training corpus; by default, none."""
+        """Estimate from the training corpus what decoding needs; the base class needs nothing."""
 
     def limits(self, src_sizes, tgt_sizes=None) -> list:
         """Return the token limits of a span: a pair (sizes of sentences, maximum) for each side.
@@ -228,7 +228,7 @@ class DocumentDataTask(PreparedTextTask):
         return self._decoding_input.of_corpus(dataset, *args, **kwargs)
 
     def end_if_done(self, dataset: DocumentView, batches: ResumableIterator) -> None:
-        """End a resumed training at once if its limit is already reached.
+        """End resumed training at once if its limit, such as ``--max-update``, is already reached.
 
         Otherwise fairseq would do one more update.
         """

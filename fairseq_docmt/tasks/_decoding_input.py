@@ -27,7 +27,7 @@ LONGEST = 500_000
 
 
 class TypedLines(LanguagePairDataset):
-    """Dataset of input lines of fairseq-interactive or the Python interface, with blank lines."""
+    """Input lines of fairseq-interactive or the Python interface, including blank lines."""
 
 
 class DecodingInput:
@@ -68,8 +68,15 @@ class DecodingInput:
     def _units(self, lines: Lines, index, empty_lines=(), opened=None) -> DecodingUnits:
         """Cut documents into units of sentences to translate together; omit overlong sentences.
 
-        The result lists the omitted sentences.  Whether they may be omitted is known only when
-        batches are made (``--skip-invalid-size-inputs-valid-test``).
+        The result lists the omitted sentences.  Without ``--skip-invalid-size-inputs-valid-test``,
+        making batches of it raises an error if there are any.
+
+        Args:
+            lines: lines of the corpus or input.
+            index: documents and their sentences among the lines.
+            empty_lines: ids of lines that get an empty translation, such as blank lines.
+            opened: last document of interactive input, which the lines may continue; None for a
+                corpus.
         """
         task = self.task
         fits = lines.sizes[index.line_ids] <= task.most_tokens[0]

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_precision(cfg) -> None:
-    """Refuse half-precision training (``--fp16``) without a GPU, with which fairseq would fail.
+    """Refuse ``--fp16`` where training would fail: on a CPU without ``--fp16-no-flatten-grads``.
 
     Raises:
         UserError: ``--fp16`` cannot be used.
@@ -46,7 +46,7 @@ def check_probabilities(cfg) -> None:
 
 
 def check_options(cfg) -> None:
-    """Refuse decoding options with which fairseq would fail later; warn of those without effect.
+    """Refuse decoding options that make fairseq fail later; warn about those without effect.
 
     Args:
         cfg: options of a task of ``fairseq-generate`` or ``fairseq-interactive``.
@@ -126,10 +126,10 @@ def check_in_training(task) -> None:
 
 
 def check_in_decoding(task) -> None:
-    """Refuse ``--num-shards`` in decoding, which fairseq ignores; warn of training options.
+    """Refuse shards, which fairseq ignores in decoding; warn about training options.
 
     Raises:
-        UserError: shards are given, so that each process would translate everything.
+        UserError: shards are given; each process would translate everything.
     """
     if task.cfg.num_shards > 1 or task.cfg.shard_id > 0:
         raise UserError(
@@ -140,7 +140,7 @@ def check_in_decoding(task) -> None:
 
 
 def report_of_optimizer(optimizer) -> None:
-    """Warn of optimizer options that differ from the checkpoint from which training resumes.
+    """Warn about optimizer options that differ from the checkpoint that training resumes from.
 
     fairseq keeps the values of the checkpoint, except for the learning rate.
 
@@ -160,7 +160,7 @@ def report_of_optimizer(optimizer) -> None:
 
 
 def report_in_streams(task) -> None:
-    """Warn of options for the order of batches, such as ``--curriculum``: streams ignore them."""
+    """Warn about options for the order of batches that streams ignore, such as ``--curriculum``."""
     given = {"--curriculum": task.cfg.curriculum, "--grouped-shuffling": task.cfg.grouped_shuffling}
     names = [name for name, value in given.items() if value]
     if names:

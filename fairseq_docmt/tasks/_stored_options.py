@@ -79,7 +79,7 @@ class StoredOptions:
         return {**self.chosen(), **stored}
 
     def _of_another_task(self) -> Dict[str, Any]:
-        """Return the values for a checkpoint of a fairseq task, which stores no such options."""
+        """Return the option values for a checkpoint of a stock fairseq task, which stores none."""
         values = {**self.chosen(), **self.sentence_level, **self.given}
         if self.loaded is not None:
             self._check_ensemble(values)

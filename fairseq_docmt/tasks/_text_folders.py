@@ -68,10 +68,13 @@ def refuse_training_set_in_validation(cfg) -> None:
 
 
 def _check_languages(cfg) -> None:
-    """Refuse a single language option that contradicts the data folder; fairseq would ignore it.
+    """Refuse a source or target language given alone that contradicts the data folder.
+
+    fairseq would ignore it.
 
     Raises:
-        UserError: the option contradicts the folder, or no file name in the folder shows languages.
+        UserError: the language contradicts the folder, no file name in the folder shows languages,
+            or a file name shows them ambiguously.
     """
     if cfg.source_lang and cfg.target_lang:
         return
@@ -286,7 +289,7 @@ class TypedText:
             )
 
     def read_documents(self, index: DocumentIndex, number: int, position: int) -> None:
-        """Warn of the first document that is so long that blank lines are probably missing.
+        """Warn about the first document that is so long that blank lines are probably missing.
 
         Args:
             index: documents of the current lines; the first may continue from earlier lines.

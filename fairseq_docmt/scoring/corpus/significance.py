@@ -1,8 +1,8 @@
-"""Significance tests from the statistics of segments, such as numbers of matching n-grams.
+"""Significance tests computed from segment statistics, such as numbers of matching n-grams.
 
 The paired tests reproduce the random numbers and p-values of sacreBLEU.  A resample is represented
 by how often each segment occurs in it, so that summing statistics is a matrix product.  Resamples
-are drawn in blocks, so that memory does not grow with their number.
+are drawn in blocks to keep memory use independent of their number.
 """
 
 import os
@@ -45,10 +45,10 @@ class Comparison(NamedTuple):
 
 
 def score_of(metric: Metric, sums: np.ndarray) -> float:
-    """Return the score of a corpus from its summed statistics.
+    """Return the score of a corpus, computed from its summed statistics.
 
     Args:
-        metric: metric of sacreBLEU.
+        metric: sacreBLEU metric.
         sums: (statistics,) statistics of the metric, summed over the segments of the corpus.
     """
     return float(metric._compute_score_from_stats(sums.tolist()).score)
@@ -57,18 +57,19 @@ def score_of(metric: Metric, sums: np.ndarray) -> float:
 def paired_tests(
     statistics: Statistics, metric: Metric, test: str, samples: int = 0
 ) -> Dict[str, Comparison]:
-    """Compare each system with the first system by a paired test of sacreBLEU.
+    """Compare each system with the first system by one of sacreBLEU's paired tests.
 
     Args:
         statistics: system -> (segments, statistics) array of the metric's statistics, for at least
             two systems.
-        metric: metric of sacreBLEU.
+        metric: sacreBLEU metric.
         test: ``bootstrap`` (Koehn, 2004) or ``randomisation`` (Riezler and Maxwell, 2005).
         samples: number of resamples or trials; 0 for 1,000 resamples or 10,000 trials.
 
     Returns:
-        System -> comparison, for all systems but the first.  ``p`` is None for fewer than 10
-        segments, which give too few distinct resamples, and 1 for equal scores.
+        System -> comparison, for all systems but the first.  With fewer than 10 segments,
+        which give too few distinct resamples, ``p`` and ``interval`` are None; otherwise ``p`` is 1
+        for equal scores.
     """
     kind = PAIRED_TESTS[test]
     samples = samples or PairedTest._DEFAULT_SAMPLES[kind]

@@ -84,6 +84,9 @@ class Document(NamedTuple):
 def _cell(found: List[Run]):
     """Return a translation in the format that report.js reads.
 
+    Args:
+        found: the translation as marked stretches.
+
     Returns:
         The text, if nothing is marked; otherwise a pair for each stretch: its text, and 1 if it is
         not in the reference, plus 2 if it is not in the first system's translation.
@@ -171,7 +174,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def enough(counts: Dict[str, int]) -> Dict[str, int]:
-    """Return the points of a plot that are based on at least 20 segments or items.
+    """Return the points of a plot that have at least 20 segments or items, with their counts.
 
     Args:
         counts: label of the point -> number of segments or items.
@@ -313,7 +316,7 @@ def read_contrastive(arguments: List[str]) -> Contrastive:
 
 
 def contrastive_tables(contrastive: Contrastive) -> List[Table]:
-    """Return a list with one table of the accuracies on all sets; empty without results."""
+    """Return a list with one table of all accuracies, or an empty list if there are no results."""
     rows = [
         [set_name, system, *_cells(figures["all"])]
         for set_name, systems in contrastive.sets.items()
@@ -328,7 +331,9 @@ def _cells(found: dict) -> List[str]:
 
 
 def contrastive_plots(contrastive: Contrastive) -> List[Tuple[str, Markup]]:
-    """Plot accuracy by context distance in sentences, for sets with enough items per distance.
+    """Plot the accuracy on each set by context distance in sentences.
+
+    Distances with fewer than 20 items are left out, and sets with fewer than two distances left.
 
     Returns:
         Caption and SVG of each plot.

@@ -79,11 +79,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def from_arguments(args: argparse.Namespace) -> Candidates:
-    """Read the candidates of the files named on the command line.
+    """Read the candidates from the files named on the command line.
 
     Raises:
-        UserError: there is only one translation, nothing says where documents end, or a text does
-            not match the source.
+        UserError: there is only one translation of each sentence, nothing says where documents end,
+            or a text does not match the source.
     """
     if not (args.source or args.docids):
         raise UserError("candidates need --source or --docids, which say where documents end")
@@ -117,7 +117,7 @@ def from_arguments(args: argparse.Namespace) -> Candidates:
 def _test_set(
     source: Optional[str], docids: Optional[str], plain: bool
 ) -> Tuple[Layout, Optional[List[str]]]:
-    """Return the documents and segments of the test set, and its source or None.
+    """Return the documents and segments of the test set, and its source (None without a file).
 
     Args:
         source: file of the source, or None.
@@ -198,12 +198,12 @@ def _read_lists(
     """Return the candidates from records, each with a list of translations of one segment.
 
     Args:
-        given: place in the file and fields of each record.  The list holds strings, or objects with
-            ``text`` and perhaps ``score``.
+        given: for each record, its location in the file (for messages) and its fields.  The list of
+            translations holds strings, or objects with ``text`` and perhaps ``score``.
         path: the file, for messages.
         field: field with the list; None for the first of ``LIST_FIELDS`` that the record has.
         layout: documents and segments of the test set.
-        source: (segments,) source, or None.
+        source: (segments,) source; None if unknown.
 
     Raises:
         UserError: a record has no list, or a segment of the test set is missing.

@@ -1,4 +1,4 @@
-"""Log-probabilities of sentences given their context, by a document language model of fairseq."""
+"""Log-probabilities of sentences given their context, by a fairseq document language model."""
 
 import os
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -36,7 +36,7 @@ class DocumentLanguageModel:
     dropped.  Scores are cached.
 
     Args:
-        model: language model of fairseq, in evaluation mode.
+        model: fairseq language model, in evaluation mode.
         dictionary: dictionary of the model.
         encode: preprocessing of a sentence: tokenizer, truecasing and BPE, as applied to the
             training text of the model.
@@ -64,13 +64,13 @@ class DocumentLanguageModel:
         """Load a language model from a checkpoint, onto the GPU if there is one.
 
         Args:
-            path: checkpoint of fairseq.
-            data: folder with its dictionary, ``dict.txt``; "" for the folder used in training.
-            **options: ``encode``, ``context`` and ``max_tokens`` of the class.
+            path: fairseq checkpoint.
+            data: folder with the model's ``dict.txt``; "" for the folder used in training.
+            **options: arguments ``encode``, ``context`` and ``max_tokens`` of the constructor.
 
         Raises:
-            UserError: the dictionary or the checkpoint is missing, or the latter is not a language
-                model.
+            UserError: the dictionary is missing, or the checkpoint is missing, damaged or not of a
+                language model.
         """
         file = read_language_model(path)
         # Training may have read several folders; the dictionary is in the first.
@@ -118,7 +118,9 @@ class DocumentLanguageModel:
         return self._known[sentence]
 
     def _shortened(self, before: Sequence[str], sentence: str) -> Pair:
-        """Return a sentence with its context, cut to the nearest sentences that the model reads.
+        """Return a sentence with its context, without the earliest sentences if there are too many.
+
+        At most ``context`` previous sentences are kept, and only as many as fit the model.
 
         Raises:
             UserError: the sentence alone has more tokens than the model has positions.

@@ -134,7 +134,7 @@ def choose_by_comet(candidates: Candidates, comet: Scorer) -> List[int]:
 
 
 def _ranked(texts: List[str], rank: int) -> str:
-    """Return the candidate with a rank (from 0), or the last candidate if there are too few."""
+    """Return the candidate at position ``rank`` (from 0), or the last one if there are fewer."""
     return texts[min(rank, len(texts) - 1)]
 
 

@@ -18,11 +18,11 @@ MANY_UNKNOWN = 0.1
 
 
 class NoisyChannel(NamedTuple):
-    """Scoring models of ``fairseq-docmt rerank``.
+    """Language model and channel model with which ``fairseq-docmt rerank`` scores candidates.
 
     Attributes:
-        language_model: document language model of the target language, or None.
-        channel: model that translates in the opposite direction, or None.
+        language_model: document language model of the target language; None if no score uses it.
+        channel: model that translates in the opposite direction; None if no score uses it.
     """
 
     language_model: Optional[DocumentLanguageModel] = None
@@ -129,7 +129,7 @@ def from_arguments(
 
 
 def _channel(args: argparse.Namespace) -> ReferenceScorer:
-    """Load the channel model, with its own preprocessing if ``--text-form`` says text is raw."""
+    """Load the channel model; it preprocesses texts itself only if ``--text-form`` is given."""
     parser = argparse.ArgumentParser()
     add_model_arguments(parser)
     return load_scorer(args.channel, parser.parse_args([] if args.text_form else ["--as-prepared"]))

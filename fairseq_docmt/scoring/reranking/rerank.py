@@ -227,7 +227,7 @@ def tune(
         features: scores with the weights to try.
         references: (sentences,) references; None for a sentence without a reference.
         choose_by: function from weights to the index of the chosen candidate of each sentence.
-        metric: BLEU of sacreBLEU.
+        metric: sacreBLEU's BLEU.
     """
     names = [feature.name for feature in features]
     known = [place for place, text in enumerate(references) if text is not None]
@@ -332,15 +332,15 @@ def _references(layout: Layout, path: str, plain: bool) -> List[Optional[str]]:
 
 
 def _check(args: argparse.Namespace, features: Sequence[Feature], names: List[str]) -> None:
-    """Refuse options of the command that do not go together.
+    """Refuse options that are invalid, have no effect, or lack another option.
 
     Args:
         args: options of the command line.
         features: scores and weights of ``--score``.
-        names: names of these scores.
+        names: names of the scores in ``features``.
 
     Raises:
-        UserError: an option is invalid, has no effect, or needs another one.
+        UserError: an option is refused, or a score is given twice.
     """
     if len(set(names)) < len(names):
         raise UserError("a --score is given twice; give each name once")

@@ -1,1 +1,1 @@
-"""Reading of a test set: translations, references and sources, matched segment by segment."""
+"""Functions that read translations, references and sources, and match them by segment."""

@@ -77,8 +77,8 @@ class Layout(NamedTuple):
     def filled(self, text: Input) -> Input:
         """Return another text with an empty segment added for each missing segment.
 
-        Texts without document ids do not show which segments are missing, and are returned
-        unchanged; outputs of ``fairseq-generate`` show it by their sentence numbers.
+        Missing segments are recognised by document ids, which the test set must have too, or by the
+        sentence numbers of ``fairseq-generate``.  Other texts are returned unchanged.
         """
         if isinstance(text, Output):
             for rows in (self.index.line_ids.tolist(), range(self.index.num_sentences)):
@@ -298,9 +298,9 @@ class Layout(NamedTuple):
         return lines
 
     def _without_ends(self, text: Lines) -> bool:
-        """Return whether plain text has one line per segment, but no lines between documents.
+        """Return whether plain text has one line per segment, but lacks the test set's blank lines.
 
-        Return False if the test set has no blank lines either: with a single document or docids.
+        Return False if the test set has none, because it is a single document or has docids.
         """
         size = self.index.num_sentences
         return len(self._lines(text)) == size and size < self._num_lines()
@@ -308,7 +308,8 @@ class Layout(NamedTuple):
     def _may_be_ends(self, lines: List[str]) -> bool:
         """Return whether blank lines may separate documents, in a text that lacks some sentences.
 
-        Otherwise they are empty translations: the blocks between them do not fit the documents.
+        They may if there are as many blocks between them as documents, or if no block is longer
+        than the longest document.  If not, they are empty translations.
         """
         blocks = [len(list(group)) for filled, group in groupby(lines, key=bool) if filled]
         longest = np.diff(self.index.starts).max()

@@ -58,8 +58,8 @@ def layout_and_references(
         notes: list to which a note on documents without a reference is appended.
 
     Raises:
-        UserError: nothing defines the documents, the references are unusable, or the text does not
-            match the docids.
+        UserError: nothing defines the documents, the references are unusable, or the text that
+            defines the segments does not match the docids.
     """
     if references:
         first = _without_empty(references[0], notes)

@@ -91,7 +91,7 @@ class Translations(NamedTuple):
         return self.whole[name] if name in self.whole else self.joined(self.systems[name])
 
     def place(self, segment: int) -> str:
-        """Return a segment's document and its number in it (from 1), such as ``talk7, 12``."""
+        """Return a segment's document and number in the document (from 1), e.g. ``talk7, 12``."""
         document = int(self.index.document[segment])
         return f"{self.name_of(document)}, {segment - int(self.index.starts[document]) + 1}"
 
@@ -433,7 +433,13 @@ def _without_gaps(
 
 
 def _gap_notes(texts: Translations, gone: np.ndarray, why: str) -> List[str]:
-    """Return a note on the left-out segments (True in ``gone``), or no note if there are none."""
+    """Return a list with a note on left-out segments, or an empty list if there are none.
+
+    Args:
+        texts: test set with all segments.
+        gone: (segments,) bool, True for the left-out segments.
+        why: reason that the note gives, such as ``marked as bad``.
+    """
     if not gone.any():
         return []
     whole = [n for n, (a, b) in enumerate(texts.index.spans) if gone[a:b].all()]

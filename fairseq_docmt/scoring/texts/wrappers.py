@@ -124,7 +124,7 @@ def stripped(text: Input, removed: Removed) -> Tuple[Input, int]:
         removed: wrappers to remove in addition to thoughts and code fences.
 
     Returns:
-        The translations without wrappers, and the number of segments or lines that changed.
+        The translations without wrappers, and the number of changed segments (lines in plain text).
     """
     if isinstance(text, Output):
         kept = {n: _bare([line], removed) for n, line in text.hypotheses.items()}
