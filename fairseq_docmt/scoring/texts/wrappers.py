@@ -7,6 +7,7 @@ reference is taken for text.
 """
 
 import re
+from collections import Counter
 from itertools import groupby
 from typing import Dict, Iterable, List, NamedTuple, Optional, Pattern, Sequence, Tuple
 
@@ -134,8 +135,7 @@ def stripped(text: Input, removed: Removed) -> Tuple[Input, int]:
     if isinstance(text, Documents):
         found = [_bare_document(document, removed) for document in text.documents]
         changed = sum(
-            abs(len(new.segments) - len(old.segments))
-            + sum(a != b for a, b in zip(new.segments, old.segments))
+            sum((Counter(old.segments) - Counter(new.segments)).values())
             for new, old in zip(found, text.documents)
         )
         return text._replace(documents=found), changed

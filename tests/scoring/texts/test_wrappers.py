@@ -52,6 +52,11 @@ def test_documents_are_bare(name):
         assert stripped(plain, [])[0].lines == [*BARE, "", *BARE]
 
 
+def test_only_what_was_removed_is_counted():
+    lines = ["Here is the translation:", "Uno.", "Dos.", "Tres."]
+    assert stripped(Documents("x", [Document("a", lines)]), [])[1] == 1
+
+
 NUMBERED = ["1. Hola.", "2. ¿Qué tal?", "3. Bien."]
 
 
