@@ -107,7 +107,7 @@ class Preparation:
         return self.folder / "text" / kind / f"{split}.{language}"
 
     def _check_and_copy(self) -> None:
-        """Check each split and copy it with uniform line ends and stripped lines.
+        """Check each split and copy it with uniform line endings and without outer blanks.
 
         Raises:
             CorpusError: the text of a split is invalid, or a copy would overwrite another split.

@@ -188,7 +188,12 @@ def needs_several_sentences(model) -> bool:
 
 
 def load_pretrained_parts(model, sentences: Iterable[Tensor]) -> None:
-    """Load the parts of a model that were trained separately, if it has such parts."""
+    """Load the parts of a model that were trained separately, if it has such parts.
+
+    Args:
+        model: the model.
+        sentences: see :meth:`DocumentModel.load_pretrained_parts`.
+    """
     load = getattr(model, "load_pretrained_parts", None)
     if load is not None:
         load(sentences, lambda path: read_checkpoint(path).weights)

@@ -112,7 +112,7 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check all options; replace ``memory_layers`` by the layers of encoder and decoder."""
+        """Check all options; set ``memory_layers`` to the layer numbers of encoder and decoder."""
         super().check_options(args)
         args.memory_layers = {
             side: layers_with_memory(args, side) for side in ("encoder", "decoder")

@@ -1,4 +1,4 @@
-"""Documents and segments of a test set, and matching of other texts with them."""
+"""Documents and segments of a test set, and functions that match other texts to them."""
 
 from collections import Counter
 from itertools import groupby

@@ -171,8 +171,8 @@ def count_restored(
             highest count of any reference is used.
 
     Returns:
-        Person -> counts, for persons with marked pronouns; ``all`` -> sum over all persons,
-        including persons without marked pronouns.
+        Grammatical person -> counts, for persons with a pronoun that the source marks as dropped;
+        ``all`` -> sum over all persons, including the others.
     """
     counts = dict.fromkeys(FORMS, Restored())
     for number, dropped in enumerate(sentences):
