@@ -85,7 +85,7 @@ class SequentialSearch(DocumentSearch):
         return results
 
     def _with_room(self, generator, unit: DecodingUnit) -> DecodingUnit:
-        """Drop a unit's oldest context sentences until its first sentence has room for a translation."""
+        """Drop a unit's oldest context until its first sentence has room for a translation."""
         shorter = unit
         while shorter.num_context and not self._has_room(
             generator, shorter, 0, self._context(shorter)
