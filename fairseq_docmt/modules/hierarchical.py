@@ -27,7 +27,7 @@ class PreviousStates(NamedTuple):
         place: (rows, n) index in ``states`` of the n previous sentences of each row, the farthest
             first.
         known: (rows, n) True where such a previous sentence exists in the row's document.
-        doc_state: document state after the batch, for lanes (document sequences read in parallel).
+        doc_state: document state of each lane (document sequence) after the batch.
             ``SIDE.states.1`` (lanes, W, C) and ``SIDE.present.1`` (lanes, W) describe the last
             sentence of each lane, ``SIDE.states.2`` the sentence before it, and so on.
     """
@@ -146,7 +146,7 @@ class HierarchicalAttention(nn.Module):
         return torch.where(anything, output, states).view_as(x)
 
     def _read_words(self, states: Tensor, sentences: AttendedSentences) -> Tensor:
-        """Return s_t^j: (B, n, T, C) summaries of n previous sentences, for states (B, T, C)."""
+        """Return (B, n, T, C) summaries s_t^j of n previous sentences for states h_t, (B, T, C)."""
         attention = self.word_attention
         q = attention.split_heads(attention.q_proj(self.word_query_norm(states))).unsqueeze(1)
         # Unknown sentences are masked later; here all their positions are attended to, against NaN.
@@ -271,7 +271,8 @@ class HANDecoder(StatefulDecoder):
         """Run the decoder over new tokens (rows, T), then attend to the previous target sentences.
 
         Returns:
-            (rows, T, C) features, new layer states, and the unchanged previous sentences or None.
+            (rows, T, C) features, new layer states, and the projected previous sentences,
+            unchanged (None if the decoder reads no previous sentences).
         """
         x, layers, previous = super().read(x, tokens, state)
         x = super()._project(x)

@@ -59,7 +59,7 @@ class RecentTokens(NamedTuple):
         )
 
     def latest(self, size: Optional[int]) -> "RecentTokens":
-        """Return a cache of the last ``size`` tokens only, or of all tokens if None."""
+        """Return a cache of only the last ``size`` tokens, or of all tokens if ``size`` is None."""
         length = self.keys.size(2)
         if size is None or size >= length:
             return self
@@ -70,12 +70,12 @@ class RecentTokens(NamedTuple):
         return self._each(lambda x, dim: x.index_select(0, rows.order))
 
     def _each(self, function: Callable[..., Tensor], *others: "RecentTokens") -> "RecentTokens":
-        """Apply a function to each tensor of one or more caches.
+        """Return the cache that results from applying a function to each tensor of the caches.
 
         Args:
-            function: called with the same tensor of all caches (such as their keys) and the index
-                of its token dimension; returns the new tensor.
-            *others: further caches.
+            function: called with the corresponding tensor of each cache (such as the keys) and the
+                index of its token dimension; returns the new tensor.
+            *others: caches in addition to this one.
         """
         dims = (2, 2, 1, 1)
         return RecentTokens(
@@ -298,7 +298,7 @@ class Sublayers:
         return norm(x + self.dropout_module(sublayer(x)))
 
     def feed_forward(self, x):
-        """Apply the feed-forward network to (..., C) values."""
+        """Apply the feed-forward network to (..., C) input."""
         return self.fc2(self.activation_dropout_module(self.activation_fn(self.fc1(x))))
 
 
@@ -327,7 +327,7 @@ class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
         return SourceAttention(embed_dim, heads, dropout, key_dim=cfg.encoder.embed_dim)
 
     def init_state(self, source: Tensor, padding: Optional[Tensor] = None, **marks) -> LayerState:
-        """Return the layer state before the first token, which has the projected source.
+        """Return the layer state before the first token, including the projected source.
 
         Args:
             source: (B, S, C) encoder output.
@@ -337,7 +337,7 @@ class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
         return LayerState(None, self.encoder_attn.project_source(source, padding, **marks))
 
     def cross(self, x: Tensor, state: LayerState, **marks) -> Tensor:
-        """Compute cross attention of target tokens ``x``, (rows, T, C); return the same shape."""
+        """Attend from target tokens ``x``, (rows, T, C), to the source; return (rows, T, C)."""
         return self.encoder_attn(x, state.source, **marks)
 
     def forward(
@@ -350,7 +350,7 @@ class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
         weights: Optional[list] = None,
         **marks,
     ) -> Tuple[List[Tensor], List[LayerState]]:
-        """Run the layer over one or more new tokens, starting from given states.
+        """Run the layer over one or more new tokens, from the states that ``begin`` returns.
 
         Args:
             groups: (rows, T, C) inputs, right-padded, one tensor for each group of rows of similar

@@ -39,10 +39,10 @@ class _LongShortTermAttention(AttentionProjections):
                 nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Initialise both attentions from a plain transformer if the checkpoint is from one.
+        """Initialise both kinds of attention from the checkpoint if it is from a plain transformer.
 
-        The output projection is copied to both halves and divided by 2, so a single sentence is
-        translated as by the plain transformer.
+        The weights of the output projection are repeated for the two concatenated outputs and
+        divided by 2, so a single sentence is translated as by the plain transformer.
         """
         output = state_dict.get(f"{name}.out_proj.weight")
         if output is None or output.size(1) != self.q_proj.out_features:

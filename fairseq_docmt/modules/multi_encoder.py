@@ -18,7 +18,7 @@ from fairseq_docmt.modules.stream_encoder import StreamEncoder
 
 
 class EncodedContext(NamedTuple):
-    """Encoded previous sentences of each of B sentences, joined to sequences of L tokens.
+    """Encoded previous sentences of each of B sentences, joined into one sequence of L tokens.
 
     Attributes:
         states: (B, L, C) outputs of the context encoder.
@@ -125,7 +125,7 @@ class AttendedContext(NamedTuple):
 
 
 class ContextAttention(nn.Module):
-    """Attention to encoded previous sentences, whose output is added to given vectors.
+    """Attention to encoded previous sentences, and fusion of its output with the input vectors.
 
     Li et al. (2020) combine a vector h and the output of attention as
     ``g * h + (1 - g) * attention`` with a gate g, or as their sum.
@@ -153,10 +153,10 @@ class ContextAttention(nn.Module):
         return AttendedContext(source, context.known)
 
     def forward(self, x: Tensor, query: Tensor, context: AttendedContext) -> Tensor:
-        """Attend to the context and add the result to vectors.
+        """Attend to the context and combine the output with ``x``, by the gate or as a sum.
 
         Args:
-            x: (B * N, T, C) vectors, N consecutive rows for each of the B sentences.
+            x: (B * N, T, C) vectors h, N consecutive rows for each of the B sentences.
             query: (B * N, T, C) queries of the attention.
             context: keys and values of the context.
 
@@ -190,7 +190,7 @@ def build_attentions(cfg, embed_dim: int, side, context_dims: Sequence[int]) -> 
 
 
 def context_sizes(cfg) -> List[int]:
-    """Return the state sizes of the previous source and target sentences that the model reads."""
+    """Return the state size of each context that the model reads: source first, then target."""
     sizes = {"source": cfg.encoder.embed_dim, "target": cfg.decoder.embed_dim}
     return [size for side, size in sizes.items() if cfg.context_side in (side, "both")]
 
@@ -315,7 +315,7 @@ class MultiEncoderDecoder(StatefulDecoder):
         return [layer.begin(source, padding, contexts) for layer in self.layers], None
 
     def _source(self, encoder_out: dict, contexts: List[EncodedContext]):
-        """Return source states (B, S, C) and their padding mask, or None without padding.
+        """Return source states (B, S, C) and their padding mask (None without padding).
 
         With "outside" integration the states have attended to the previous sentences.
         """

@@ -47,8 +47,8 @@ def with_previous(batch: Tensor, stream: Stream, count: int, key: str) -> List[T
         the width of previous sentences is 0 without a document state.
 
     Raises:
-        UserError: the document state has a different number of sentences, as in a checkpoint of an
-            earlier version, which does not store this number.
+        UserError: the document state has a different number of previous sentences, as is possible
+            with checkpoints of earlier versions, which do not record this number.
     """
     doc_state, steps = stream.doc_state, batch.unflatten(0, (-1, stream.lanes)).unbind()
     if doc_state is None:
@@ -68,7 +68,7 @@ def with_previous(batch: Tensor, stream: Stream, count: int, key: str) -> List[T
 
 
 def _swapped(tokens: Tensor, pad: int) -> Tensor:
-    """Exchange the padding index and 0, with which document states are padded."""
+    """Exchange the padding index and 0 in tokens, because document states are padded with 0."""
     return tokens.masked_fill(tokens.eq(0), pad).masked_fill(tokens.eq(pad), 0)
 
 

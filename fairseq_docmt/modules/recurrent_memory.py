@@ -150,8 +150,9 @@ class SentenceMemory(nn.Module):
         """Compute the memory that the next sentence reads.
 
         Args:
-            before: state before the sentence, or None.
-            starts: (B,) True for rows that start a document, which ignore ``before``.
+            before: state before the sentence; None to start from the initial memory.
+            starts: (B,) True for rows that start a document; these also start from the initial
+                memory.
 
         Returns:
             (B, m, C) memory, and the state to which the next sentence is to be appended.
@@ -344,7 +345,7 @@ class MemoryEncoderLayer(Sublayers, TransformerEncoderLayerBase):
 
 
 def _length_first(function, x, *more):
-    """Apply a function of (T, B, C) states to (B, T, C) states."""
+    """Apply a function that takes (T, B, C) states and ``more`` arguments to (B, T, C) states."""
     return function(x.transpose(0, 1), *more).transpose(0, 1)
 
 
@@ -367,7 +368,7 @@ class MemoryTransformerEncoder(StreamEncoder):
     def encode(self, src_tokens, stream):
         """Encode sentences, with memories; rows are computed in groups of similar length.
 
-        Each layer computes all groups before the next layer, because its memory needs all
+        Each layer processes all groups before the next layer starts, because its memory needs all
         sentences.
         """
         reader = MemoryReader("encoder", self.memories, stream, src_tokens.ne(self.padding_idx))

@@ -32,8 +32,8 @@ def _of_sentences(separator: int, ends: bool, module: nn.Module, inputs: tuple, 
     Args:
         separator: index of ``<sep>``.
         ends: whether ``<sep>`` ends a sentence; otherwise it begins a sentence.
-        module: positional embedding of fairseq.
-        inputs: arguments of the module, of which the first is the tokens.
+        module: fairseq's positional embedding.
+        inputs: arguments of the module; the first is the tensor of tokens.
     """
     tokens = inputs[0]
     positions = make_positions(tokens, module.padding_idx) - module.padding_idx

@@ -20,8 +20,8 @@ class BeamRows(NamedTuple):
         sentences: (bsz,) former index of each remaining sentence; None if all sentences stay in
             place.
         beams: number of beams of each sentence.
-        local: (bsz, beams) former index of each beam within its sentence; None when beam search
-            starts.
+        local: (bsz, beams) former index of each beam within its sentence; None at the start of beam
+            search, when the one row of each sentence is repeated for its beams.
         order: (rows,) former index of each row, for values that beams do not share.
     """
 

@@ -124,7 +124,7 @@ class SentenceEncoder(SharedSourceEncoder):
 
 
 class SentenceDecoder(StatefulDecoder):
-    """Transformer decoder that passes sentence numbers to layers."""
+    """Transformer decoder that passes sentence numbers to its layers."""
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """Compute features with sentence-aware attention over whole sequences (teacher forcing)."""
@@ -148,7 +148,7 @@ class SentenceDecoder(StatefulDecoder):
         return layers, _first_sentences(batch_first_source(encoder_out)[0])
 
     def marks(self, tokens, rest):
-        """Return the sentence number of each token, and of the last token as new shared state."""
+        """Return the tokens' sentence numbers, and the last token's as the new shared state."""
         sentences = rest.number.unsqueeze(1) + tokens.eq(self.separator).cumsum(dim=1)
         return {"sentences": sentences}, SentenceNumber(sentences[:, -1])
 

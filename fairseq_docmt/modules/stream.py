@@ -109,9 +109,10 @@ class Stream(NamedTuple):
         return self._replace(row_groups=None)
 
     def groups(self, name: str) -> "RowGroups":
-        """Return the groups of rows by length of ``source`` or ``target``, or ``attended``.
+        """Return the groups of rows named ``source``, ``target`` or ``attended``.
 
-        ``attended`` means source rows in the groups of their targets, for cross attention.
+        Source and target rows are grouped by length. ``attended`` has the source rows in the groups
+        of their targets, for cross attention.
         """
         return RowGroups(None if self.row_groups is None else self.row_groups[name])
 
@@ -151,7 +152,10 @@ class RowGroups:
         return None if self._grouping is None else self._grouping["rows"]
 
     def split(self, x: Optional[Tensor]) -> List[Optional[Tensor]]:
-        """Cut (rows, T, ...) into groups of (rows of the group, length of its longest row, ...)."""
+        """Split (rows, T, ...) into groups of (rows of the group, length of its longest row, ...).
+
+        If ``x`` is None, so is each group.
+        """
         if self._grouping is None:
             return [x]
         lengths = self._grouping["lengths"]
@@ -208,7 +212,7 @@ Group = Tuple[Tensor, Optional[slice]]
 
 
 class _Gathered(torch.autograd.Function):
-    """Differentiable function that cuts (B, T, ...) into (rows, columns, ...) of each group."""
+    """Differentiable selection of the rows and columns of each group from (B, T, ...)."""
 
     @staticmethod
     def forward(ctx, x, groups):
@@ -222,7 +226,7 @@ class _Gathered(torch.autograd.Function):
 
 
 class _Scattered(torch.autograd.Function):
-    """Differentiable function that puts groups of values in their places in a tensor of zeros."""
+    """Differentiable copy of each group to its rows and columns in a tensor of zeros."""
 
     @staticmethod
     def forward(ctx, groups, shape, *parts):

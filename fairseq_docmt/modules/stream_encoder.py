@@ -43,8 +43,8 @@ class StreamEncoder(SharedSourceEncoder):
             starts, lanes, doc_state, row_groups: see :class:`Stream`.
 
         Returns:
-            Output of :class:`SharedSourceEncoder` with ``stream``, ``doc_state`` and values of
-            subclasses (:class:`~fairseq_docmt.modules.encoder_output.EncoderOutput`).
+            Output of :class:`SharedSourceEncoder` with ``stream``, ``doc_state`` and entries that
+            subclasses add (:class:`~fairseq_docmt.modules.encoder_output.EncoderOutput`).
         """
         starts = None if self.no_context else starts
         stream = Stream.of(src_tokens, starts, lanes, doc_state, row_groups)
@@ -52,7 +52,7 @@ class StreamEncoder(SharedSourceEncoder):
         return self.with_context(output, src_tokens, stream)
 
     def encode(self, src_tokens: Tensor, stream: Stream) -> dict:
-        """Encode sentences without context, groups of rows of similar length one after another."""
+        """Encode sentences without context, one group of rows of similar length at a time."""
         if stream.row_groups is None:
             return super().forward(src_tokens)
         groups = stream.groups("source")

@@ -251,7 +251,7 @@ def _shares(weight_heads: int, shape: Tuple[int, ...], dtype: torch.dtype, exact
         weight_heads: number of gates, 0 without a gate.
         shape: shape of the weights after the dimension of the gates.
         dtype: precision of the model.
-        exact: tensor of at least single precision.
+        exact: tensor that gives the device and, with a gate, the precision of the weights.
     """
     dtype = exact.dtype if weight_heads > 0 else dtype
     return exact.new_ones(max(weight_heads, 1), *shape, dtype=dtype)

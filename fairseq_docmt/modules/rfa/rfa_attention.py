@@ -179,7 +179,7 @@ class CausalRFA(_RFA):
             x: (B, T, C) input; in a single step (B * N, C), the N beams of a sentence adjacent.
             padding: (B, T) True at padding; None without padding.
             before: state before the first token, one row per sentence or, in a single step, with N
-                beams; None if there is none.
+                beams; None to start without history.
             need_state: whether to return the state after the last token.
             separators: (B, T) True at separators, required with a gate; in a single step (B * N,),
                 or None without separators.
@@ -189,8 +189,8 @@ class CausalRFA(_RFA):
                 the gates; or None.
 
         Returns:
-            Output of the shape of ``x``, and the new state; None for sequences without
-            ``need_state``.
+            Output of the shape of ``x``, and the new state (None for whole sequences without
+            ``need_state``).
         """
         if x.dim() == 2:
             return self._step(x, bsz, separators, before, matrices)
@@ -265,10 +265,10 @@ class SourceFeatures(NamedTuple):
     """Source for cross attention: its summary, or keys and values where these are cheaper to read.
 
     Attributes:
-        summary: summary of all source tokens, or None.
-        keys: (H, B, S, F) key features of H heads, or None.
-        values: (H, B, S, d) values, or None.
-        weights: (H, B, S) key weights, or None.
+        summary: summary of all source tokens; None if keys and values are stored instead.
+        keys: (H, B, S, F) key features of H heads; None with a summary.
+        values: (H, B, S, d) values; None with a summary.
+        weights: (H, B, S) key weights; None with a summary.
         matrices: (H, d, D) random matrices of the key features; queries must use the same.
     """
 

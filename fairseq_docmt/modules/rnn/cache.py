@@ -54,8 +54,8 @@ class Lookup(NamedTuple):
         values: (B, I, d) values in the slots.
         likeness: (B, S, I) dot products of the S source states with the keys of the slots.
         gates: (B, S + I, g) contributions of source states, then of slot values, to a gate of size
-            g.  With many slots (B, S, g), of source states only: then it is cheaper to project the
-            vector read from the cache at each step.
+            g. If I > 2 S, only those of source states, (B, S, g), because it is then cheaper to
+            project the vector read from the cache at each step.
         filled: (B, 1, 1) 1, or 0 for an empty cache.
     """
 
@@ -379,8 +379,8 @@ class SearchTrace:
             pad: padding index.
 
         Returns:
-            List of values (B, T, ...), zero at padding; None if the search did not visit a
-            hypothesis.
+            List of values (B, T, ...), zero at padding; None if any of the hypotheses was not
+            visited by the search.
         """
         if not self._steps or tokens.size(1) > len(self._steps):
             return None

@@ -87,7 +87,7 @@ class ContextualGRU(AttentiveGRU):
         return tuple(torch.stack(parts, dim=1) for parts in (states, contexts, attentions))
 
     def project_context(self, context: SourceContext):
-        """Precompute the projections of the context that all steps share; none by default."""
+        """Precompute what :meth:`look_back` needs in all steps; by default, return ``context``."""
         return context
 
     def look_back(self, inputs: Tensor, state: Tensor, seen: Tensor, remembered) -> Tensor:

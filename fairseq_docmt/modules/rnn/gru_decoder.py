@@ -369,7 +369,10 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         return Recurrence(words, *self.attending(words, state.hidden, state.source, context))
 
     def _context_vector(self, history, num_rows: int):
-        """Return what earlier sentences contribute to the lowest layer; None in this base class."""
+        """Return what earlier sentences add to the lowest layer's gates, (rows, 3 d), or None.
+
+        This base class does not read earlier sentences and returns None.
+        """
         return None
 
     def _features(self, words, hidden, contexts, attention, history):

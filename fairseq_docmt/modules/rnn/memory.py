@@ -71,7 +71,7 @@ class SentenceVectors(nn.Module):
     """Frozen sentence encoder: last states of a forward and a backward language model.
 
     The vectors are standardised: language model states have a large component that is the same for
-    all sentences, and memories of such states hardly learn.
+    all sentences, and a memory computed from such states hardly learns.
 
     Each sentence is encoded once and cached until the weights change. Its vector does not depend on
     the other sentences of the batch, so it is bitwise reproducible, for example after resuming.
@@ -149,7 +149,7 @@ class SentenceVectors(nn.Module):
 
     @torch.no_grad()
     def standardise(self, sentences: Iterable[Tensor]) -> None:
-        """Set mean and standard deviation from sample sentences.
+        """Set the mean and standard deviation for standardisation from vectors of sample sentences.
 
         Args:
             sentences: 1-D tensors of tokens that end with ``</s>``.
@@ -255,9 +255,9 @@ class MemnetEncoder(GRUEncoder):
                 consecutive. None for isolated sentences.
 
         Returns:
-            Output of :class:`GRUEncoder` with ``source_cells``, the memory cells [(B, 2 d)], an
-            empty list without source memory or documents, and ``readings``, an empty list that is
-            filled when the memories are read.
+            Output of :class:`GRUEncoder` with two further lists: ``source_cells`` has the memory
+            cells [(B, 2 d)], or is empty without source memory or documents; ``readings`` is empty
+            until the memories are read.
         """
         output = super().forward(src_tokens, src_lengths, **kwargs)
         cells = []
@@ -277,7 +277,7 @@ class MemnetEncoder(GRUEncoder):
 class MemnetDecoder(GRUDecoder):
     """GRU decoder that reads memories of the other sentences of the document.
 
-    A memory has one cell per sentence; a reading is the weighted sum of cells by attention.
+    A memory has one cell per sentence; a reading is the attention-weighted sum of cells.
 
     Args:
         *args: see :class:`~fairseq_docmt.modules.rnn.gru_decoder.GRUDecoder`.
@@ -353,8 +353,9 @@ class MemnetDecoder(GRUDecoder):
             encoder_out: encoder output of the rows.
             documents: (rows,) document number of each sentence; the sentences of a document are
                 consecutive.
-            cells: (rows, d) target memory cells; None without translations, which gives zeros.
-            own: whether the query of a sentence includes its own cell.
+            cells: (rows, d) target memory cells; None without translations; the vectors read from
+                the target memory are then zeros.
+            own: whether a sentence's target memory cell is added to its target memory query.
         """
         summary, source = encoder_out["summary"][0], self.recall_source(encoder_out, documents)
         readings = summary.new_zeros(len(summary), 0) if source is None else source
