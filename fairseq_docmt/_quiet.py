@@ -71,7 +71,8 @@ def scored_text(cfg) -> str:
         text = "tokens of the training text, with its subwords"
     how = f"by --scoring {scorer}" if by_text else "split at spaces, with n-grams up to 4"
     advice = "for scores to report use fairseq-docmt metrics"
-    return f"BLEU is of {text}, {how}; {advice}"
+    score = "BLEU" if "bleu" in scorer else "The score"
+    return f"{score} is of {text}, {how}; {advice}"
 
 
 class _WithoutDumps(logging.Filter):

@@ -85,7 +85,10 @@ def main(args: Namespace) -> None:
         sections = [section._replace(options=_with(section, args.search)) for section in sections]
         sections = [section for section in sections if section.options]
         if not sections:
-            raise UserError(f"no option has {args.search} in its name or meaning; try another word")
+            chosen = " and ".join(filter(None, (args.task, args.arch)))
+            where = f" of {chosen}" if chosen else ""
+            advice = "search without --task and --arch" if chosen else "try another word"
+            raise UserError(f"no option{where} has {args.search} in its name or meaning; {advice}")
     shown = {"text": _as_text, "markdown": _as_markdown}[args.format]
     print("\n".join(shown(section) for section in sections), end="")
 

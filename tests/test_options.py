@@ -68,6 +68,10 @@ def test_options_of_fairseq_are_found(shown):
         (["--task", "translation"], "--task translation is no document task; choose from document"),
         (["--arch", "lstm"], "--arch lstm is no architecture of this package; choose from cache_r"),
         (["--search", "xyzzy"], "no option has xyzzy in its name or meaning; try another word"),
+        (
+            ["--search", "xyzzy", "--arch", "rfa_transformer"],
+            "no option of rfa_transformer has xyzzy in its name or meaning; search without --task",
+        ),
     ],
 )
 def test_mistakes(shown, arguments, message):

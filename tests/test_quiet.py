@@ -96,6 +96,10 @@ def test_filters_of_the_user_stay(without_filters, monkeypatch):
             "detokenized text, by --scoring sacre",
         ),
         (["--scoring", "document_bleu"], "tokens of the training text, with its subwords, by --sc"),
+        (
+            ["--scoring", "chrf"],
+            "tokens of the training text, with its subwords, by --scoring chrf",
+        ),
     ],
 )
 def test_generate_ends_with_what_its_score_is_of(
@@ -105,7 +109,8 @@ def test_generate_ends_with_what_its_score_is_of(
         tiny.generate(binarised, window_checkpoint, *WINDOW, "-s", "src", "-t", "tgt", *options)
     last = [r.getMessage() for r in caplog.records if r.name == "fairseq_cli.generate"][-1]
     assert last.startswith("Translated 15 sentences (")
-    assert last.splitlines()[1].startswith(f"BLEU is of {said}")
+    name = "The score" if "chrf" in options else "BLEU"
+    assert last.splitlines()[1].startswith(f"{name} is of {said}")
 
 
 def test_the_advice_of_fairseq_about_bleu_is_replaced(caplog):

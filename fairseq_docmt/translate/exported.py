@@ -4,7 +4,7 @@ import json
 import math
 import os
 from dataclasses import dataclass
-from typing import List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -351,18 +351,35 @@ class ExportedTranslator:
         end, other = END, self._model.separator
         if not is_last:
             end, other = other, end
-        longest = max(map(len, prefixes), default=0)
-        search = {**search, "max_decoding_length": search["max_decoding_length"] + longest}
-        results = self._engine.translate_batch(
-            sources,
-            target_prefix=prefixes,
-            end_token=end,
-            # The engine counts the prefix as words, so that the first one could be the end.
-            suppress_sequences=[[other], [self._model.separator, end], *self._never],
-            # With the prefix in their lengths, the first finished hypotheses need not be the best.
-            patience=2,
-            **{**search, "num_hypotheses": search["beam_size"]},
-        )
+        limit = search["max_decoding_length"]
+
+        def translate(rows: List[int]) -> list:
+            longest = max((len(prefixes[row]) for row in rows), default=0)
+            return self._engine.translate_batch(
+                [sources[row] for row in rows],
+                target_prefix=[prefixes[row] for row in rows],
+                end_token=end,
+                # The engine counts the prefix as words, so that the first one could be the end.
+                suppress_sequences=[[other], [self._model.separator, end], *self._never],
+                # With the prefix in their lengths, the first finished hypotheses need not be the
+                # best.
+                patience=2,
+                **{
+                    **search,
+                    "num_hypotheses": search["beam_size"],
+                    "max_decoding_length": limit + longest,
+                },
+            )
+
+        results = translate([*range(len(prefixes))])
+        # The engine has one limit for all rows, which is too high for those with short prefixes.
+        beyond: Dict[int, List[int]] = {}
+        for row, (prefix, result) in enumerate(zip(prefixes, results)):
+            if max(map(len, result.hypotheses)) > len(prefix) + limit:
+                beyond.setdefault(len(prefix), []).append(row)
+        for rows in beyond.values():
+            for row, result in zip(rows, translate(rows)):
+                results[row] = result
         return [
             self._ranked(result, len(prefix), search) for prefix, result in zip(prefixes, results)
         ]

@@ -124,6 +124,14 @@ def test_documents_are_translated_as_by_fairseq(
     assert [one for one, _ in compared] == [two for _, two in compared]
 
 
+@pytest.mark.parametrize("limit", [1, 3])
+def test_sentences_of_long_and_of_short_contexts_have_the_same_limit(folder, limit):
+    exported = ExportedTranslator(str(folder), decoding="sequential")
+    found = exported.translate_nbest(DOCS, 2, 2, max_len_b=limit)
+    lengths = [len(each.text.split()) for d in found for best in d for each in best]
+    assert max(lengths) == limit
+
+
 def test_parts_of_documents_are_those_of_the_task(of_documents, folder_of_documents):
     stock = DocumentTranslator.from_pretrained(str(of_documents))
     exported = ExportedTranslator(str(folder_of_documents))
