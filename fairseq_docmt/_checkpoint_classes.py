@@ -15,7 +15,7 @@ import torch
 
 
 def _numpy_classes() -> list:
-    """Return the NumPy classes of validation scores (``--eval-bleu``) in checkpoints."""
+    """Return the NumPy classes and functions needed to load validation scores (``--eval-bleu``)."""
     # The ``_core`` of NumPy 1.26 is empty.
     multiarray = getattr(getattr(np, "_core", None), "multiarray", None) or np.core.multiarray
     classes = [np.ndarray, np.dtype, multiarray._reconstruct, multiarray.scalar]
@@ -32,7 +32,7 @@ def _numpy_classes() -> list:
 
 
 def _configuration_classes() -> list:
-    """Return the classes in which options are stored, or broadcast to data-parallel processes."""
+    """Return the classes of stored options and of objects broadcast to data-parallel processes."""
     from fairseq.distributed import utils as distributed_utils
 
     return [

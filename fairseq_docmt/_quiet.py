@@ -25,7 +25,7 @@ KNOWN_WARNINGS = (
 
 @contextlib.contextmanager
 def quietly():
-    """Suppress log messages up to level INFO in the ``with`` block, as when loading a model."""
+    """Suppress log messages up to level INFO in the ``with`` block, e.g. while a model loads."""
     before = logging.root.manager.disable
     logging.disable(logging.INFO)
     try:
@@ -51,7 +51,7 @@ BLEU_ADVICE = ("BLEU score is being computed by", "If you are using BPE on the t
 
 
 def scored_text(cfg) -> str:
-    """Return a sentence that tells on which text ``fairseq-generate`` computes its score.
+    """Return a sentence that says on which text ``fairseq-generate`` computes its score.
 
     Args:
         cfg: configuration of the command.
@@ -86,7 +86,7 @@ class _WithoutDumps(logging.Filter):
         self.cfg = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to log a record; extend the summary of ``fairseq-generate``."""
+        """Return whether to log a record; append :func:`scored_text` to fairseq's summary."""
         kind = type(record.msg).__name__
         if kind == "DictConfig":
             from fairseq.tasks import TASK_REGISTRY

@@ -23,7 +23,8 @@ class StockTaskCheck(logging.Filter):
     """Log filter that drops nothing, but checks the configuration that a command logs.
 
     Args:
-        split: name of the option for the split that the command reads (``train_subset``), or None.
+        split: name of the option for the split that the command reads (``train_subset``); None if
+            it reads no split (``fairseq-interactive``).
     """
 
     def __init__(self, split):
@@ -31,11 +32,11 @@ class StockTaskCheck(logging.Filter):
         self.split = split
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Check a logged configuration, and warn of blank lines; return True to log every record.
+        """Check a logged configuration and warn about blank lines; return True for every record.
 
         Raises:
-            UserError: the checkpoint to decode was trained with a document task, or may run a
-                program.
+            UserError: a checkpoint to decode cannot be read, may run a program or, with the default
+                task, needs a document task.
         """
         cfg = record.msg
         if type(cfg).__name__ != "DictConfig" or "common_eval" not in cfg:
@@ -61,7 +62,15 @@ def check_stock_tasks() -> None:
 
 
 def _check_checkpoints(paths, is_default: bool) -> None:
-    """Refuse checkpoints that may run programs or, without ``--task``, need a document task."""
+    """Refuse checkpoints that may run programs or, with the default task, need a document task.
+
+    Args:
+        paths: value of ``--path``; None or "" for no checkpoints.
+        is_default: whether the task is ``translation``, fairseq's default.
+
+    Raises:
+        UserError: a checkpoint is refused, or is damaged; missing files are left to fairseq.
+    """
     from fairseq import utils
 
     from fairseq_docmt.checkpoint_file import read_checkpoint

@@ -26,7 +26,7 @@ def sign_in(sentences: Sequence[str], sign: Pattern) -> Optional[str]:
 
 
 def build_bleu(tokenize: Optional[str] = None, **options) -> BLEU:
-    """Build BLEU with a tokenizer of sacreBLEU.
+    """Build a BLEU metric with one of sacreBLEU's tokenizers.
 
     Args:
         tokenize: name of the tokenizer; None for 13a.

@@ -33,7 +33,7 @@ RENAMED_OPTIONS = {
 
 
 class CheckpointFile(NamedTuple):
-    """Content of a checkpoint, whose tensors stay on disk where torch can leave them there.
+    """Content of a checkpoint, whose tensors are memory-mapped from the file where possible.
 
     Attributes:
         path: path of the file.
@@ -63,7 +63,7 @@ class CheckpointFile(NamedTuple):
         return self.settings.get("model", {}).get("arch") or self._setting("model")
 
     def limit_positions(self, cfg) -> None:
-        """Limit the maximum positions of a task to the values of training, as fairseq's batches do.
+        """Lower a task's maximum positions to those of training, as fairseq does for its batches.
 
         Args:
             cfg: options of the task, changed in place.
@@ -78,7 +78,7 @@ class CheckpointFile(NamedTuple):
 
 
 def read_checkpoint(path: str) -> CheckpointFile:
-    """Read a checkpoint of fairseq.
+    """Read a fairseq checkpoint.
 
     Raises:
         UserError: see :func:`load_state`, or the file is not a checkpoint.
@@ -106,7 +106,7 @@ def _hours(state: dict) -> float:
 
 
 def read_language_model(path: str) -> CheckpointFile:
-    """Read a checkpoint of a language model of fairseq.
+    """Read the checkpoint of a fairseq language model.
 
     Raises:
         UserError: see :func:`read_checkpoint`, or the checkpoint is not of a language model.
@@ -201,7 +201,7 @@ def _check_sums(path: str) -> None:
 
 
 def _is_pickle(path: str) -> bool:
-    """Return whether a file is an intact pickle, so that torch must have refused its objects."""
+    """Return whether a file is an intact pickle; if so, torch refused it because of its objects."""
     with open(path, "rb") as file:
         try:
             return sum(1 for _ in pickletools.genops(file)) > 0
@@ -300,7 +300,10 @@ def check_options(settings: Any, place: str) -> None:
 
 
 def other_checkpoints(settings: Any) -> Iterator[str]:
-    """Yield the files that options name and that may be checkpoints by their first bytes."""
+    """Yield each file that an option names and that begins like a zip archive or a pickle.
+
+    Options that fairseq does not evaluate (:func:`_names_of_texts`) are left out.
+    """
     common = _names_of_texts()
     for name, value in _options(settings):
         if name not in common and isinstance(value, str) and _begins_like_checkpoint(value):
@@ -333,10 +336,14 @@ def _is_suspect(value: Any) -> bool:
 
 
 def _is_unsafe(value: Any, texts: Set[str]) -> bool:
-    """Return whether a suspect value may run a program when fairseq evaluates it.
+    """Return whether a suspect option value may run a program when fairseq evaluates it.
 
-    A mere reference to another option, such as ``${model.dropout}``, is safe, unless it refers to
-    one of the options ``texts``, whose text is not checked.  All other suspect values are unsafe.
+    A mere reference to another option, such as ``${model.dropout}``, is safe, unless that option
+    holds text, which is not checked for Python code.  All other suspect values are unsafe.
+
+    Args:
+        value: bytes, or text that contains ``${`` or Python code that may run a program.
+        texts: names of options that hold text, see :func:`_names_of_texts`.
     """
     if not isinstance(value, str) or "${" not in value:
         return True
@@ -345,7 +352,7 @@ def _is_unsafe(value: Any, texts: Set[str]) -> bool:
 
 
 def _runs_resolver(value: Any) -> bool:
-    """Return whether a value calls a resolver of omegaconf, such as ``${oc.env:HOME}``."""
+    """Return whether a value calls an OmegaConf resolver, such as ``${oc.env:HOME}``."""
     return isinstance(value, str) and re.search(r"\$\{.*:", value, re.DOTALL) is not None
 
 

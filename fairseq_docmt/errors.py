@@ -23,7 +23,8 @@ class UserError(ValueError, CompactHydraException):
     """Invalid input or an invalid combination of options.
 
     The message is one sentence with the file, line or value and the fix.  Python code catches it
-    like any ``ValueError``; on the command line only the sentence is printed, also by hydra.
+    like any ``ValueError``; on the command line only the sentence is printed, even if hydra reports
+    the error.
     """
 
 
@@ -107,7 +108,7 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], place: str = "") 
 
 
 def _refused_checkpoint(place) -> Optional[str]:
-    """Return what is wrong with the checkpoint that fairseq failed to load, or None.
+    """Return what is wrong with the checkpoint that fairseq was loading, if any; else None.
 
     fairseq-validate loads the checkpoint before a task could check it.
 

@@ -173,7 +173,7 @@ def _joined(view, task, most: int) -> Iterator[Document]:
 
 
 def _ungrouped(sample: dict) -> dict:
-    """Return a batch not grouped by length, so that outputs have a row for each sentence."""
+    """Return a batch without its row groups, so that model outputs have one row per sentence."""
     groups = ("row_groups", "draft_groups")
     net_input = {key: x for key, x in sample["net_input"].items() if key not in groups}
     return {**sample, "net_input": net_input}

@@ -31,7 +31,7 @@ class Symbols(NamedTuple):
 
     @classmethod
     def of(cls, task) -> "Symbols":
-        """Return the indices of these symbols in a task's dictionaries."""
+        """Return the indices of ``<sep>`` and padding in a task's dictionaries."""
         source, target = task.source_dictionary, task.target_dictionary
         return cls(separator_index(source), separator_index(target), target.pad())
 

@@ -27,7 +27,7 @@ from fairseq_docmt.scoring.texts.translations import named_files
 
 
 def read_output(path: str) -> Output:
-    """Read an output of ``fairseq-generate``, preferring detokenised (D-) lines.
+    """Return the parsed output of ``fairseq-generate``, with detokenised (D-) lines if present.
 
     Raises:
         UserError: the file does not exist, or has no hypotheses with references.

@@ -241,7 +241,8 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
         """Return the attention module that ``--regularized-attention`` selects by ``name``.
 
         Raises:
-            UserError: the model has no such layer or head, or its module has no separate weights.
+            UserError: the model has no such layer or head, the layer does not use fairseq's
+                multi-head attention, or ``--cross-self-attention`` adds the source to its keys.
         """
         side, module = MODULES[name]
         layers = getattr(getattr(model, side), "layers", ())

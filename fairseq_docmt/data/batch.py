@@ -45,7 +45,7 @@ class RowGroupings(TypedDict):
 
 
 class NetInput(TypedDict, total=False):
-    """Arguments that a batch has for the ``forward`` method of a model."""
+    """Keyword arguments in a batch for the ``forward`` method of a model."""
 
     # ---- of all batches ------------------------------------------------------------------------
 

@@ -163,7 +163,7 @@ def _stored(dataset):
 
 
 def _stored_parts(side) -> list:
-    """Return the uncut datasets of source or target, one for each file; [] for no side."""
+    """Return the uncut datasets of a side, one for each file; [] if ``side`` is None."""
     if side is None:
         return []
     parts = side.datasets if isinstance(side, ConcatDataset) else [side]
@@ -257,7 +257,7 @@ def parts_of(dataset) -> Iterator[Tuple[int, int, int]]:
 
 
 def target_ratio(corpus: DocumentCorpus) -> Optional[float]:
-    """Return the number of target tokens divided by source tokens; None without a target side."""
+    """Return the ratio of target tokens to source tokens; None without a target side."""
     if corpus.tgt_sizes is None:
         return None
     return float(corpus.tgt_sizes.sum() / corpus.src_sizes.sum())

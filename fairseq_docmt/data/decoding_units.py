@@ -63,7 +63,7 @@ class DecodingUnit:
         return len(self.source) - len(self.line_ids)
 
     def ending_at(self, row: int, target_context: List[Tensor]) -> "DecodingUnit":
-        """Return the unit up to one of its sentences, the only one that is then translated.
+        """Return a unit that translates a single sentence, with all earlier ones as context.
 
         Args:
             row: number of this sentence among the sentences to translate.
@@ -332,7 +332,7 @@ class DecodingUnits(FairseqDataset):
     def batches(
         self, max_tokens: Optional[int], max_units: Optional[int], keep_order: bool, shards: int
     ) -> List[List[int]]:
-        """Group units into batches, the longest units or, with ``keep_order``, documents first.
+        """Group units into batches, longest units first or, with ``keep_order``, in reading order.
 
         Args:
             max_tokens: maximum number of padded source tokens of a batch, None for no limit.
@@ -341,6 +341,10 @@ class DecodingUnits(FairseqDataset):
                 same documents, so that each sentence comes after its predecessor.  All batches of
                 a document go to the same shard.  A document begun in earlier input comes first.
             shards: number of processes; batch i belongs to process ``i % shards``.
+
+        Returns:
+            Unit numbers of each batch; ``empty_lines`` form a last batch of their own.  With
+            ``keep_order``, a shard without further sentences gets empty batches.
         """
         empty = list(range(len(self.spans), len(self)))
         if keep_order:

@@ -23,7 +23,7 @@ LIMITS = "--max-source-positions, --max-target-positions, --max-tokens"
 
 
 class JoinedSentences(torch.utils.data.Dataset):
-    """Dataset of one side of a corpus, whose items are spans of sentences joined to sequences.
+    """Dataset of one side of a corpus, whose items are spans of sentences joined into sequences.
 
     Args:
         sentences: lines of the side, each ending in ``</s>``.

@@ -46,7 +46,7 @@ def stop_loading() -> None:
 
 
 class ResumableIterator(EpochBatchIterator):
-    """Batch iterator of fairseq that resumes an epoch only with the options it was started with.
+    """Batch iterator that resumes an epoch only with the options that the epoch began with.
 
     Args:
         *args, **kwargs: arguments of fairseq's iterator.
@@ -64,7 +64,7 @@ class ResumableIterator(EpochBatchIterator):
 
     @classmethod
     def of_stock(cls, iterator: EpochBatchIterator, decided_by: dict) -> "ResumableIterator":
-        """Return a resumable iterator over the batches of an iterator of fairseq."""
+        """Return a resumable iterator over the batches of a fairseq iterator."""
         names = list(inspect.signature(EpochBatchIterator).parameters)
         arguments = {name: getattr(iterator, name) for name in names}
         order = {"--grouped-shuffling": iterator.grouped_shuffling}
@@ -95,7 +95,7 @@ class ResumableIterator(EpochBatchIterator):
         super().load_state_dict(state_dict)
 
     def _get_iterator_for_epoch(self, epoch, shuffle, **kwargs):
-        """Return fairseq's iterator of an epoch; make a reused data loader follow ``shuffle``."""
+        """Return fairseq's iterator of an epoch; a reused data loader follows ``shuffle`` too."""
         if self.dataloader is not None:
             self.epoch_batch_sampler.shuffle = shuffle
         return super()._get_iterator_for_epoch(epoch, shuffle, **kwargs)

@@ -77,7 +77,13 @@ class RowsView(DocumentView):
         return batch
 
     def _groups(self, rows, side: str, tokens: torch.Tensor) -> Optional[dict]:
-        """Group rows by the lengths of source and ``side``, whose padded tokens are ``tokens``."""
+        """Group rows by source length and by target or draft length (see :func:`group_rows`).
+
+        Args:
+            rows: examples, one for each batch row.
+            side: ``target`` or ``draft``.
+            tokens: (rows, T) targets or drafts, padded.
+        """
         lengths = ([len(row[name]) for row in rows] for name in ("source", side))
         there = tokens.ne(self.tgt_dict.pad())
         return group_rows(*lengths, len(rows), self.left_pad_source, there)

@@ -195,11 +195,16 @@ class SequenceFormat(NamedTuple):
         )
 
     def continued(self, sentence: Tensor) -> Tensor:
-        """Return the tokens that a sentence without ``</s>`` adds to the decoder's input."""
+        """Return a sentence, given without ``</s>``, with ``<sep>`` appended."""
         return torch.cat([sentence, sentence.new_tensor([self.separator])])
 
     def prefix(self, sentences: Sequence[Tensor], at_start: bool) -> Tensor:
-        """Return the decoder's input after some complete sentences, given without ``</s>``."""
+        """Return the decoder's input before the next sentence: start tokens and earlier sentences.
+
+        Args:
+            sentences: earlier sentences of the sequence, without ``</s>``; each gets a ``<sep>``.
+            at_start: whether the sequence begins with the first sentence of a document.
+        """
         start = torch.tensor([self.first_token, *self.start(at_start)])
         return torch.cat([start, *map(self.continued, sentences)])
 

@@ -167,7 +167,7 @@ def group_rows(
         loss: (rows, T) True at target positions with loss.
 
     Returns:
-        :class:`~fairseq_docmt.data.batch.RowGroupings`, or None for a small batch.
+        :class:`~fairseq_docmt.data.batch.RowGroupings`, or None for fewer than 16 rows.
     """
     if len(src_lengths) < LEAST_ROWS:
         return None
@@ -250,7 +250,7 @@ class StreamView(DocumentView):
         return {**example, "place": place}
 
     def line_ids_of(self, place: Place) -> list:
-        """Return a list of the line id of the sentence at a place; an empty list for a filler."""
+        """Return the line id of the sentence at a place, as a list; an empty list for a filler."""
         return [] if place.sentence == FILLER else [int(self.ids[place.sentence])]
 
     def collater(self, samples, pad_to_length=None) -> dict:

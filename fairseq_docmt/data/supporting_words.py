@@ -44,7 +44,7 @@ class Ambiguity(NamedTuple):
 
 
 def path_of(corpus: DocumentCorpus, part: int = 0) -> str:
-    """Return the path of the supporting words of part ``train`` (0), ``train1`` (1), and so on.
+    """Return the path of the supporting-words file of ``train`` (0), ``train1`` (1) and so on.
 
     An example is ``train.zh-en.supporting.jsonl``.
     """
@@ -64,7 +64,7 @@ class SupportingWords:
 
     @classmethod
     def read(cls, corpus: DocumentCorpus) -> "SupportingWords":
-        """Read the supporting words of a corpus, from one file for each part that has a file.
+        """Read the supporting words of a corpus; a part without a file has none.
 
         Raises:
             UserError: a file does not fit the corpus.

@@ -60,7 +60,7 @@ class Symbols(NamedTuple):
     def of_task(cls, task, dictionary: Dictionary) -> "Symbols":
         """Return the special symbols of a dictionary that belongs to a task.
 
-        Tasks of fairseq have no added symbols: in their text, ``<sep>`` is a word like any other.
+        fairseq's own tasks add no symbols: in their text, ``<sep>`` is a word like any other.
         """
         return cls.of(dictionary, getattr(task, "added_symbols", ()))
 
@@ -180,7 +180,7 @@ AGAIN = "copy the data folder again, or binarise the split again"
 
 
 def check_split(folder: str, split: str, languages: Sequence[str], combined: bool = False) -> None:
-    """Check that no file of a split is missing, empty or truncated; accept a split without files.
+    """Check that the files of a split are complete; it may lack its target side, or all files.
 
     Args:
         folder: data folder.
@@ -189,7 +189,7 @@ def check_split(folder: str, split: str, languages: Sequence[str], combined: boo
         combined: whether ``train1``, ``train2``, ... are checked too.
 
     Raises:
-        UserError: a file is missing, empty or truncated.
+        UserError: any other file is missing, a file is empty, or an index is truncated.
     """
     source, target = languages
     sides = []  # of the first part

@@ -11,7 +11,7 @@ from fairseq_docmt.text_form import TextForm, join_pieces
 
 
 class SentencePieces(SentencepieceBPE):
-    """``--bpe sentencepiece`` of fairseq, which also decodes byte pieces (``<0xE4>``).
+    """fairseq's ``--bpe sentencepiece``, extended to decode byte pieces (``<0xE4>``).
 
     Raises:
         UserError: the file is missing or not a SentencePiece model.

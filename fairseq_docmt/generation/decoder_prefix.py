@@ -18,7 +18,7 @@ IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
 
 
 class DecoderPrefix(NamedTuple):
-    """State of one model's decoder after it has read a batch of prefixes (given target tokens).
+    """State of one model's decoder after it has read a batch of target prefixes.
 
     Attributes:
         tokens: (bsz, P) prefixes of up to P tokens, beginning with ``</s>``; rows that got fewer
@@ -26,8 +26,8 @@ class DecoderPrefix(NamedTuple):
         state: incremental state of the decoder for the bsz rows.
         features: (bsz, 1, C) decoder output, C channels wide, at the last token of each row.
         new_features: (bsz, n, C) decoder output at the n tokens read in the latest call.
-        attention: (bsz, 1, S) attention to the S source tokens at the last token of each row, or
-            None.
+        attention: (bsz, 1, S) attention to the S source tokens at the last token of each row;
+            None if the decoder returns no attention.
     """
 
     tokens: Tensor
@@ -111,7 +111,7 @@ def _read_step_by_step(decoder, encoder_out, tokens, new_tokens, state):
 
 
 def _attention(extra) -> Optional[Tensor]:
-    """Return the attention (bsz, target tokens, source tokens) in a decoder's output, or None."""
+    """Return the (bsz, target tokens, source tokens) attention in an output; None if absent."""
     attention = extra.get("attn") if isinstance(extra, dict) else extra
     if isinstance(attention, (list, tuple)):
         attention = attention[0] if attention else None

@@ -34,7 +34,7 @@ def announce(sample: dict) -> None:
 
 @dataclass
 class DocumentBleuConfig(FairseqDataclass):
-    """Options of ``--scoring document_bleu``."""
+    """Options of ``--scoring document_bleu``: tokenizer and case sensitivity."""
 
     sacrebleu_tokenizer: str = field(
         default="13a", metadata={"help": "tokenizer of sacreBLEU: 13a, intl, zh, none ..."}

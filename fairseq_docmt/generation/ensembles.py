@@ -30,7 +30,7 @@ class ShallowFusion(nn.Module):
     exceeds the positions of the model, the earliest sentences are left out.
 
     Args:
-        model: language model of fairseq with a transformer decoder.
+        model: fairseq language model with a transformer decoder.
         dictionary: target dictionary of the translation models; its words may be in another order
             than in the dictionary of the language model.
         symbols: indices in ``dictionary`` of special symbols, which the language model may lack.
@@ -333,7 +333,7 @@ class PrefixEnsemble(FusedEnsemble):
 
     @contextlib.contextmanager
     def writing(self, inside: Sequence[bool]):
-        """Prepare the search for each row's next sentence, to be run inside the ``with`` block.
+        """Set up the search for each row's next sentence; run it inside the ``with`` block.
 
         Args:
             inside: whether more sentences follow in each row, so that this one ends with ``<sep>``.

@@ -40,7 +40,7 @@ class MemnetEnsemble(EnsembleModel):
 
 
 class _WithReadings(nn.Module):
-    """Model wrapper for fairseq's scorer that passes the vectors read from the memories."""
+    """Model for fairseq's scorer whose decoder gets the vectors read from the memories."""
 
     def __init__(self, model, readings: Tensor):
         super().__init__()
@@ -210,7 +210,7 @@ class IterativeSearch(JointSearch):
         return _by_unit([found[i][0] for i in everything], units)
 
     def parts_within(self, unit: DecodingUnit, most: int) -> List[DecodingUnit]:
-        """Return the unit uncut, as its references are scored one by one.
+        """Return the unit as a single part, because its references are scored one by one.
 
         Raises:
             UserError: a reference has more than ``most`` tokens.
