@@ -39,7 +39,7 @@ class Option(NamedTuple):
 
     Attributes:
         name: flag with a placeholder for its value, such as ``--window-size N``.
-        default: value if the option is not given; "" for flags and without default.
+        default: value if the option is not given; "" for flags and options without a default.
         meaning: help text.
     """
 
@@ -76,7 +76,7 @@ def main(args: Namespace) -> None:
     """Print the options that the command line selects.
 
     Raises:
-        UserError: there is no such task or architecture, or no option has the word.
+        UserError: there is no such task or architecture, or no option matches ``--search``.
     """
     sections = list(_chosen(args))
     if args.search is not None:
@@ -120,12 +120,21 @@ def _chosen(args: Namespace) -> Iterator[Section]:
 
 
 def _ours(registry: Dict[str, type]) -> List[str]:
-    """Return the sorted names under which a registry has classes of this package."""
+    """Return the sorted names of those classes in a registry that this package defines."""
     return sorted(n for n, kind in registry.items() if kind.__module__.startswith("fairseq_docmt."))
 
 
 def _of_task(name: str, alone: bool) -> Section:
-    """Return the options of a task; with ``alone`` also the options of all document tasks."""
+    """Return the options that a task has besides those of fairseq's translation task.
+
+    Args:
+        name: name of the task.
+        alone: whether to include the options that all document tasks share, because they are not
+            shown in a section of their own.
+
+    Raises:
+        UserError: there is no such document task.
+    """
     ours = _ours(TASK_REGISTRY)
     if name not in ours:
         raise UserError(f"--task {name} is no document task; choose from {', '.join(ours)}")

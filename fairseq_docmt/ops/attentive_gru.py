@@ -18,7 +18,8 @@ class AttentionParts(NamedTuple):
 
     Attributes:
         keys: (B, S, a) attention keys, with ``a`` hidden units.
-        gates: (B, S, 3 d) contribution to reset gate, update gate and candidate of size d.
+        gates: (B, S, 3 d) contribution of each source state to reset gate, update gate and
+            candidate.
         padding: (B, S) True at padding, None if there is none.
     """
 
@@ -76,7 +77,7 @@ def attentive_gru_without_gradients(
 
 
 def _steps(from_input, state, parts: AttentionParts, project, energy):
-    """Run all steps; return states (also the initial one), attention and state projections."""
+    """Run all steps; return states (initial state first), attention weights, projected states."""
     states, attentions, from_states = [state], [], []
     for inputs in from_input.unbind(dim=1):
         from_states.append(project(states[-1]))
@@ -150,7 +151,10 @@ def _hidden(keys: Tensor, query: Tensor) -> Tensor:
 
 
 def _softmax(logits: Tensor, padding: Optional[Tensor]) -> Tensor:
-    """Return attention weights, 0 at padding; torch sums in float32 even in half precision."""
+    """Return attention weights, 0 at padding, for logits (sentences, beams, source states).
+
+    In half precision torch computes the softmax in float32 internally.
+    """
     if padding is not None:
         logits = logits.masked_fill(padding.unsqueeze(1), -float("inf"))
     return logits.softmax(dim=-1)

@@ -27,9 +27,10 @@ SHORTEST = 1e-3
 
 
 def unit_length(x: Tensor, temperature: Union[Tensor, float] = 1.0) -> Tensor:
-    """Scale vectors (..., d) to length 1 / temperature; very short vectors stay shorter.
+    """Scale vectors (..., d) to length 1 / temperature, as in the code of Wu et al. (2022).
 
-    As in the code of Wu et al. (2022).
+    ``SHORTEST`` is added to each length before the division, so that very short vectors come out
+    shorter.
     """
     length = torch.linalg.vector_norm(x, dim=-1, keepdim=True) + SHORTEST
     return x / (length * temperature)
@@ -101,7 +102,10 @@ class Summary(NamedTuple):
 
 
 def ratio(numerator: Tensor, denominator: Tensor, floor: float) -> Tensor:
-    """Divide vectors (..., D) by denominators (...) of at least ``floor``; keep the data type."""
+    """Divide vectors (..., D) by denominators (...), which are raised to ``floor`` if smaller.
+
+    The result has the data type of ``numerator``.
+    """
     denominator = denominator.clamp_min(floor).unsqueeze(-1)
     return (numerator / denominator).to(numerator.dtype)
 
@@ -189,7 +193,7 @@ def causal_attention(
         chunk_size: tokens in a chunk.
 
     Returns:
-        (H, B, T, D) output, and the summary of all tokens; None without ``need_summary``.
+        (H, B, T, D) output, and the summary of all tokens or, without ``need_summary``, None.
     """
     length = v.size(-2)
     chunk = min(chunk_size, length)
@@ -233,7 +237,15 @@ def _masked_scores(q: Tensor, k: Tensor, total: Optional[Tensor]) -> Tensor:
 def _summaries(
     k: Tensor, v: Tensor, total: Optional[Tensor], before: Optional[Summary], need_last: bool
 ) -> Tuple[Summary, Optional[Summary]]:
-    """Return the summaries before each chunk (stacked), and the final one or None if not needed."""
+    """Return the summaries before each chunk, stacked, and the summary after the last chunk.
+
+    Args:
+        k, v: (H, B, N, C, F) key features and (H, B, N, C, D) values of N chunks of C tokens.
+        total: (H, B, N, C) log of the decay from before a chunk to each of its tokens; None for no
+            decay.
+        before: summary before the first chunk; None for zeros.
+        need_last: whether to compute the summary after the last chunk; if not, it is None.
+    """
     exact = at_least_single(k.dtype)
     if total is not None:
         k = k * (total[..., -1:] - total).exp().unsqueeze(-1).to(k.dtype)

@@ -215,7 +215,8 @@ def read_from_cache(slots, query):
         query: (l,) source context vector.
 
     Returns:
-        Probabilities of the slots and their weighted mean value; two None for an empty cache.
+        Probabilities of the slots, and the mean of their values with these weights; both are None
+        for an empty cache.
     """
     if not slots:
         return None, None

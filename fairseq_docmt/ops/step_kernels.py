@@ -63,7 +63,7 @@ def features(vectors: Tensor, matrices: Tensor, temperatures: Tensor, shortest: 
         vectors: (H, R, d) R vectors for each of H heads.
         matrices: (H, d, D) D random vectors of each head.
         temperatures: (H, 1, 1) temperature of each head; all tensors have the same type.
-        shortest: number added to the length of each vector before dividing by it.
+        shortest: number added to the length of each vector, to avoid division by zero.
 
     Returns:
         (H, R, 2 D) features.

@@ -84,6 +84,10 @@ def write(cache: Cache, keys: Tensor, values: Tensor, words: Tensor, overwrite: 
 def _choose_slots(cache: Cache, words: Tensor, written: Tensor, overwrite: bool):
     """Choose the slot that each token (B, T) is written to.
 
+    Args:
+        cache, words, overwrite: arguments of :func:`write`.
+        written: (B, T) True at tokens that are written to the cache.
+
     Returns:
         (B, T) slots; (B, T) share of the old contents that a token leaves in its slot; the words
         and the ages of the cache after writing.

@@ -42,7 +42,7 @@ def freeze_pretrained(model: nn.Module) -> None:
 
 @dataclass
 class GroupedAdamConfig(FairseqAdamConfig):
-    """Options of ``--optimizer grouped_adam``: Adam's, and a learning rate scale."""
+    """Adam's options, and the relative learning rate of pre-trained parameters."""
 
     pretrained_lr_scale: float = field(
         default=1.0,
@@ -100,10 +100,11 @@ class GroupedAdam(FairseqAdam):
             group["lr"] = lr * group["lr_scale"]
 
     def load_state_dict(self, state_dict, optimizer_overrides=None):
-        """Load the optimizer state, but keep the scale and learning rate of the command line.
+        """Load the optimizer state, but scale its learning rate as given on the command line.
 
         Raises:
-            UserError: the checkpoint was trained with other parameters.
+            UserError: the numbers of new and of pre-trained parameters differ from those in the
+                checkpoint.
         """
         scales = [group["lr_scale"] for group in self.param_groups]
         before = [len(group["params"]) for group in state_dict["param_groups"]]

@@ -151,10 +151,12 @@ def with_selection(path: str) -> Tuple[str, Optional[str]]:
 
 
 def _fields(chosen: Optional[str], path: str) -> Dict[str, str]:
-    """Parse ``doc=FIELD,text=FIELD`` into a dictionary, which is empty for any other name.
+    """Parse what follows ``#``, such as ``doc=FIELD,text=FIELD``, into a dictionary.
+
+    The dictionary is empty if ``chosen`` is None, or a name that does not begin with ``KEY=FIELD``.
 
     Raises:
-        UserError: a part is not of this form, or repeats a key.
+        UserError: a later part is not of the form ``KEY=FIELD``, or repeats a key.
     """
     if not chosen or not _FIELD.fullmatch(chosen.split(",")[0]):
         return {}

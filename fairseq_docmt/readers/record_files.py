@@ -73,7 +73,10 @@ def separator_of(text: str, columns: Sequence[str] = ()) -> Optional[str]:
 
 
 def separator_with(text: str, columns: Sequence[str]) -> Optional[str]:
-    """Return the separator that gives the first line most of the named columns, or None."""
+    """Return the separator with which the first line has the largest number of the named columns.
+
+    The result is None if the line has none of these columns with any separator.
+    """
 
     def found(cells: List[str]) -> int:
         numbers = map(str, range(1, len(cells) + 1))
@@ -122,7 +125,7 @@ def json_values(text: str, path: str) -> Records:
     The text is an array of objects, or several objects one after another.
 
     Raises:
-        UserError: the text is not valid JSON, or has other values than objects.
+        UserError: the text is not valid JSON, or contains values that are not objects.
     """
     decoder, at, number = json.JSONDecoder(), 0, 0
     blank = re.compile(r"\s*")
@@ -209,7 +212,12 @@ def _rows(text: str, path: str, separator: str) -> Iterator[Tuple[int, List[str]
 
 
 def _is_header(names: List[str], mark: str) -> bool:
-    """Return whether the cells of a line look like the names of columns."""
+    """Return whether the cells of a line look like the names of columns.
+
+    Args:
+        names: cells of the line.
+        mark: separator of the cells; after splitting at tabs, one document id field is enough.
+    """
     if len(names) < 2:
         return False
     if mark == "\t" and not {*DOCUMENT_FIELDS}.isdisjoint(names):

@@ -103,7 +103,10 @@ def _document(element, path: str, wanted: Wanted) -> Document:
 
 
 def _without_text(element, path: str) -> Document:
-    """Return a document without the wanted text: empty segments, as many as in its other texts."""
+    """Return a document with empty segments instead of the wanted text, which it lacks.
+
+    There are as many segments as in the first of its texts that has any.
+    """
     texts = (text for text in element.iterchildren(*(tag for tag, _ in ELEMENTS.values())))
     rows = next((rows for rows in ([*_rows(text, path)] for text in texts) if rows), [])
     return numbered_document(element.get("id"), [row._replace(text=None) for row in rows])

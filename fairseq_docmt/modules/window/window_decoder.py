@@ -17,8 +17,8 @@ from fairseq_docmt.modules.window.window_layers import WindowDecoderLayer
 class WindowTransformerDecoder(StatefulDecoder):
     """Transformer decoder with window attention (Herold and Ney 2023).
 
-    In training it averages the length ratio of documents, or of their training spans, for the
-    ``linear`` alignment in decoding.
+    In training it averages the ratio of source to target length over documents, or over the spans
+    of them that are trained on. The ``linear`` alignment uses this average in decoding.
     """
 
     layer_class = WindowDecoderLayer
@@ -65,7 +65,16 @@ class WindowTransformerDecoder(StatefulDecoder):
         return layers, SourcePointer.init_state(SourceSentences.of(separators, padding))
 
     def marks(self, tokens, rest):
-        """Return the aligned source positions ``centers`` of new tokens, and the new alignment."""
+        """Align new tokens to source positions.
+
+        Args:
+            tokens: (rows, T) new tokens, right-padded.
+            rest: alignment of the token before them.
+
+        Returns:
+            Dictionary with the (rows, T) aligned source positions (``centers``), and the alignment
+            of the last new token.
+        """
         ratio = self.train_ratio if self.alignment == "linear" else 1.0
         options = (self.separator, self.padding_idx, self.alignment, ratio)
         centers, pointer = rest.advance(tokens, *options)

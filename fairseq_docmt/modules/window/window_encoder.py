@@ -1,7 +1,8 @@
 """Encoder of ``window_attn_transformer``, which can extend the encoding of a growing source.
 
-When sentences are appended, only the outputs of the former ending (``</s>`` and what follows it)
-and of the tokens within reach of it change; all other encoder outputs are reused.
+When sentences are appended, encoder outputs change only for the previous end (``</s>`` and, if
+present, a language tag) and for the tokens whose windows reach it through the layers.  All other
+outputs are reused.
 """
 
 from typing import List, NamedTuple, Optional
@@ -55,6 +56,9 @@ def encode_growing(
         before: encoding of the shorter sources; None in the first call.
         ending: number of last tokens of a source, such as ``</s>``, that change when sentences are
             appended.
+
+    Returns:
+        The encoding of the sources, to be passed as ``before`` in the next call.
     """
     if before is None:
         changed = embedded.size(1)
@@ -76,7 +80,7 @@ def _with_new_end(layer, reach, x, lengths, known: Optional[Tensor], changed: in
         layer, reach: encoder layer and its window size.
         x: (B, S, C) input, right-padded.
         lengths: (B,) number of tokens of each source.
-        known: (B, S', C) output for the shorter sources, or None.
+        known: (B, S', C) output of the layer for the shorter sources; None in the first call.
         changed: number of tokens to compute.
 
     Returns:

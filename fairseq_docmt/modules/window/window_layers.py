@@ -64,13 +64,13 @@ class _WindowAttention(AttentionProjections):
 
 
 class CausalWindowAttention(CachedCausalAttention, _WindowAttention):
-    """Causal attention of target tokens to themselves and the ``window`` tokens before."""
+    """Causal attention of each target token to itself and the ``window`` tokens before it."""
 
     def forward(self, x, padding=None, before=None, need_state=False, **_):
         """Attend from one or more new tokens of each row to the tokens in their windows.
 
-        See the base class for the arguments. Input and output are (rows, T, C), or (rows, C) in a
-        single step.
+        Arguments and results are those of ``CachedCausalAttention.forward``, but in a single step
+        input and output may be (rows, C).
         """
         if x.dim() > 2:
             return super().forward(x, padding, before, need_state)
@@ -196,10 +196,10 @@ class SourceWindow(NamedTuple):
 
     Attributes:
         columns: (B * N, 2 w + 1) source positions of each query, w on each side of its aligned
-            position; None for all positions.
-        owners: (B * N, 1) source row of each query; None with all positions.
-        hidden: mask, True at positions that are not attended to: (B * N, 1, 1, 2 w + 1) or, with
-            all positions, (B, 1, N, S).
+            position; None for all positions of the source.
+        owners: (B * N, 1) source row of each query; None if ``columns`` is None.
+        hidden: mask, True at positions that are not attended to: (B * N, 1, 1, 2 w + 1), or
+            (B, 1, N, S) if ``columns`` is None.
     """
 
     columns: Optional[Tensor]

@@ -36,12 +36,12 @@ MANY_UNKNOWN = 0.1
 
 
 class Protocol(NamedTuple):
-    """How a candidate of a contrastive item is scored.
+    """Method of scoring the candidates of contrastive items.
 
     Attributes:
-        whole_window: if True, the score is the mean log-probability of all target tokens that the
-            model sees at once; otherwise the sum over the tokens of the current sentence,
-            including its end symbol.
+        whole_window: if True, the score is the mean log-probability of all target tokens in the
+            model's window, context included; otherwise the sum over the tokens of the current
+            sentence, including its end symbol.
         smoothing: label smoothing of the log-probabilities, 0 for none.
         equal: how candidates with the same text are judged, see
             :func:`~fairseq_docmt.scoring.contrastive.accuracy.judge`.
@@ -215,7 +215,10 @@ class ReferenceScorer:
         return [[scores[row] for row in sorted(scores)] for scores in found]
 
     def _any_order(self):
-        """Return a context manager for scoring references in whole windows and in any order."""
+        """Return a context manager in which the task can score references in any order.
+
+        It switches sliding windows to ``--decoding window``, and changes nothing for other tasks.
+        """
         if self._is_document_task:
             return self.task.scoring_references()
         return contextlib.nullcontext()
@@ -286,11 +289,11 @@ class ReferenceScorer:
     def _rows_of(self, spans: np.ndarray) -> np.ndarray:
         """Return the (n, 2) spans of sentences that the model reads as one sequence each.
 
-        These are the given spans, unless the batch rows of the model are the sentences of whole
-        documents; then each sentence is a sequence.
+        These are ``spans``, unless the batch rows of the model are the sentences of whole
+        documents; then each sentence is a span of its own.
 
         Args:
-            spans: (spans, 2) index of the first sentence and end of each span to decode.
+            spans: (spans, 2) first sentence of each decoding unit, and the sentence after its last.
         """
         if not any(reads_documents(model) for model in self.hub.models):
             return spans
@@ -344,7 +347,7 @@ def _score(sentences: List[Tensor], current: int, protocol: Protocol) -> float:
 
 
 class _Smoothed(nn.Module):
-    """Wrapper of a model that returns negative label-smoothed losses in place of log-probabilities.
+    """Model wrapper that returns negative label-smoothed losses in place of log-probabilities.
 
     The loss is ``LossXent`` in the code of Voita et al. (2019): the cross-entropy with a
     distribution that gives ``1 - smoothing`` to the reference token and ``smoothing`` in equal

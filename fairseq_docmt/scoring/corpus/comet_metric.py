@@ -1,9 +1,10 @@
 """COMET (Rei et al., 2020) as a sacreBLEU metric, so that sacreBLEU's significance tests apply.
 
-There are two variants.  With context (Vernikos et al., 2022), each sentence is scored together with
-the two sentences before it; the target side of this context is always the reference.  As in SLIDE
-(Raunak et al., 2024), blocks of sentences are scored.  The package unbabel-comet runs in a separate
-process, because it needs an older NumPy than fairseq.
+Besides single sentences, two variants score sentences with their context.  The first (Vernikos et
+al., 2022) scores each sentence together with the two sentences before it; the target side of this
+context is always the reference.  The second scores blocks of consecutive sentences, as SLIDE does
+(Raunak et al., 2024).  The package unbabel-comet runs in a separate process, because it needs an
+older NumPy than fairseq.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Score segments with COMET, in a separate process: ``python comet_worker.py INPUT OUTPUT``.
 
-The package unbabel-comet needs other versions of packages than fairseq, so this file may run in
-another environment and imports nothing from this project.  INPUT and OUTPUT are JSON.
+The package unbabel-comet and fairseq need different versions of other packages, so this file may
+run in another environment and imports nothing from this project.  INPUT and OUTPUT are JSON.
 """
 
 import json

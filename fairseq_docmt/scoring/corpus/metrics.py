@@ -416,7 +416,7 @@ def _p_value(found: Comparison) -> str:
 
 
 def notes_of(results: List[MetricResult], texts: Translations) -> List[str]:
-    """Return the notes below the tables: on the texts, signatures, and a legend for the tests."""
+    """Return the notes below the tables, with metric signatures and a legend for the tests."""
     notes = [*texts.notes, *(f"{result.label}: {result.signature}" for result in results)]
     if not results[0].tests:
         return notes
