@@ -112,8 +112,8 @@ class _DocumentGenerator:
             most = [min(limit, self.lm_model.most_tokens) for limit in most]
             self.lm_model.begin(limits.before, marks)
         least = [self._min_len + n for n in marks]
-        is_above = self._min_len > 1 and any(n > limit for n, limit in zip(least, most))
-        if is_above and not self._noted_min_len:
+        notes_min_len = self._min_len > 1 and not self._noted_min_len
+        if notes_min_len and any(n > limit for n, limit in zip(least, most)):
             self._noted_min_len = True
             logger.warning(
                 "--min-len %d is more than the length limit of some outputs (--max-len-a, "

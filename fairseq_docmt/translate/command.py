@@ -200,9 +200,7 @@ def _settings(args: argparse.Namespace, others: List[str], device: str) -> Setti
     if args.decoding is not None:
         model["decoding"] = args.decoding
     model.update(data=args.data, device=device, precision=args.precision)
-    if args.max_tokens is not None and args.max_tokens < 1:
-        raise UserError(f"--max-tokens must be at least 1, got {args.max_tokens}")
-    model["max_tokens"] = args.max_tokens or _sizes(device)[2]
+    model["max_tokens"] = _sizes(device)[2] if args.max_tokens is None else args.max_tokens
     if args.batch_size is not None:
         model["batch_size"] = args.batch_size
     return Settings(args.model, model, given, args.nbest, args.split_sentences)

@@ -121,6 +121,9 @@ class ExportedTranslator:
         refuse_unknown(others, ("decoding", *SEARCH), " with an exported model")
         if data:
             raise UserError("--data is of no use with an exported model; leave it out")
+        for name, value in (("batch-size", batch_size), ("max-tokens", max_tokens)):
+            if value is not None and value < 1:
+                raise UserError(f"--{name} must be at least 1, got {value}")
         self._model = read_info(folder)
         decodings = OF_DOCUMENTS if self._model.window_size is None else OF_WINDOWS
         if decoding not in (None, *decodings):

@@ -197,6 +197,8 @@ def test_files_are_translated(folder, tmp_path):
         (["--sampling"], "unknown option sampling with an exported model"),
         (["--decoding", "segment"], "give sequential or window"),
         (["--seed", "1"], "unknown option seed with an exported model"),
+        (["--batch-size", "0"], "--batch-size must be at least 1, got 0"),
+        (["--max-tokens", "0"], "--max-tokens must be at least 1, got 0"),
     ],
 )
 def test_options_that_exported_models_do_not_have(folder, tmp_path, options, message):

@@ -12,6 +12,7 @@ from fairseq_docmt.translate.sentences import is_without_spaces, parts_of, split
         ("en", ["Mr. Smith paid $3.50.", '"Why?" he said.', "(No!)", '"Go."', "Ok..."]),
         ("de", ["Das ist z. B. so.", "„Nein!“, sagte er.", "»Ja.«", "3 waren da."]),
         ("zh", ["他来了。", "“真的？”", "对……", "没有句号"]),
+        ("ja", ["そうです。", "本当？"]),
         ("JA", ["そうです。", "本当？"]),
         ("xx", ["un et un.", "Deux?"]),
     ],

@@ -129,21 +129,22 @@ def _refuse_unused(args) -> None:
     Raises:
         UserError: such an option is given, or ``--documents`` is not a folder.
     """
-    unused = {}
-    if args.convert:
-        unused = {name: getattr(args, name) for name in ("items", "out", "baseline")}
-        unused.update(format=args.format != "text", protocol=args.protocol != "plain")
-    elif args.losses:
-        unused = {"context": args.context is not None, "context_after": args.context_after}
-        unused["protocol"] = args.protocol in ("voita", "wu")
-    if args.losses or args.convert:
-        unused.update(dict.fromkeys(given_model_options(args), True))
-    for option, given in unused.items():
-        if given:
-            by = "--convert" if args.convert else "--losses"
-            raise UserError(f"{flag(option)} has no effect with {by}; leave it out")
     if args.documents and not Path(args.documents).is_dir():
         raise UserError(f"--documents {args.documents} is no folder")
+    if args.path:
+        return
+    unused = dict.fromkeys(given_model_options(args), True)
+    if args.convert:
+        by = "--convert"
+        unused.update({name: getattr(args, name) for name in ("items", "out", "baseline")})
+        unused.update(format=args.format != "text", protocol=args.protocol != "plain")
+    else:
+        by = "--losses"
+        unused.update(context=args.context is not None, context_after=args.context_after)
+        unused.update(protocol=args.protocol in ("voita", "wu"))
+    for option, given in unused.items():
+        if given:
+            raise UserError(f"{flag(option)} has no effect with {by}; leave it out")
 
 
 # ---- scores ------------------------------------------------------------------------------------

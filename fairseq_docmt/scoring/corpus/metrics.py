@@ -260,6 +260,21 @@ def by_position(
     }
 
 
+def note_places(args: argparse.Namespace, texts: Translations) -> None:
+    """Append the tokenizer of :func:`by_position` to the notes, unless s-BLEU is there to name it.
+
+    Args:
+        args: options of :func:`add_metric_arguments`.
+        texts: test set.
+    """
+    if "s-bleu" in args.metrics:
+        return
+    tokenizer, note = _tokenizer(args, texts)
+    texts.notes.append(f"BLEU by place in the document: tok:{tokenizer or '13a'}")
+    if note and note not in texts.notes:
+        texts.notes.append(note)
+
+
 def counts_of_ranges(texts: Translations, size: int) -> Dict[str, int]:
     """Return the number of segments in each range of positions in documents, e.g. ``1-10``.
 
@@ -327,10 +342,8 @@ def main(args: argparse.Namespace) -> None:
     texts = translations.from_arguments(args, by_document and args.by_position is None)
     _refuse_unread(args)
     results = measure(args, texts)
-    if args.by_position is not None and "s-bleu" not in args.metrics:
-        tokenizer, note = _tokenizer(args, texts)
-        texts.notes.append(f"BLEU by place in the document: tok:{tokenizer or '13a'}")
-        texts.notes.extend([note] if note and note not in texts.notes else [])
+    if args.by_position is not None:
+        note_places(args, texts)
     tables, notes = tables_of(results), notes_of(results, texts)
     tables += [of_groups(args.by, result) for result in results if result.groups]
     numbers = {

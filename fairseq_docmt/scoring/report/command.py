@@ -159,6 +159,7 @@ def main(args: argparse.Namespace) -> None:
     plots = []
     counts = enough(metrics.counts_of_ranges(texts, size))
     if len(counts) > 1:  # not for documents of a few sentences
+        metrics.note_places(args, texts)
         plot = line_plot(positions, "place of the sentence", "BLEU", counts)
         plots.append(("BLEU by place in the document", plot))
     page = page_of(

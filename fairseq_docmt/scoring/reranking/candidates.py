@@ -18,6 +18,7 @@ from fairseq_docmt.readers import (
 )
 from fairseq_docmt.readers import add_argument as add_format_argument
 from fairseq_docmt.readers.files import read_text, refuse_long, write_text
+from fairseq_docmt.scoring.corpus.metrics import choose_tokenizer
 from fairseq_docmt.scoring.texts import convert, translations
 from fairseq_docmt.scoring.texts.layout import Layout, Mismatch, documents_of, layout_of
 
@@ -112,6 +113,22 @@ def from_arguments(args: argparse.Namespace) -> Candidates:
     rows = [list(row) for row in zip(*systems)]
     language = translations.language_of(texts)
     return Candidates(layout, rows, None, source, notes=notes, language=language)
+
+
+def tokenizer_for(
+    args: argparse.Namespace, candidates: Candidates, lines: Sequence[str]
+) -> Optional[str]:
+    """Return the tokenizer of BLEU, None for the default (13a), and print a note if there is one.
+
+    Args:
+        args: options with ``tokenize``.
+        candidates: candidates of all sentences.
+        lines: target text.
+    """
+    tokenizer, note = choose_tokenizer(args.tokenize, candidates.language, lines)
+    if note:
+        print(note)
+    return tokenizer
 
 
 def _test_set(

@@ -25,7 +25,6 @@ from fairseq_docmt.bleu import build_bleu
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring.corpus import comet_metric
 from fairseq_docmt.scoring.corpus.comet_metric import Scorer
-from fairseq_docmt.scoring.corpus.metrics import choose_tokenizer
 from fairseq_docmt.scoring.reranking import candidates as candidate_lists
 from fairseq_docmt.scoring.reranking.candidates import Candidates
 
@@ -181,10 +180,10 @@ def main(args: argparse.Namespace) -> None:
     if args.metric == "comet":
         choice = choose_by_comet(candidates, comet_metric.scorer(args))
     else:
-        first = [texts[0] for texts in candidates.texts]
-        tokenizer, note = choose_tokenizer(args.tokenize, candidates.language, first)
-        if note and args.metric == "bleu":
-            print(note)
+        tokenizer = None
+        if args.metric == "bleu":
+            first = [texts[0] for texts in candidates.texts]
+            tokenizer = candidate_lists.tokenizer_for(args, candidates, first)
         utility = UTILITIES[args.metric](tokenizer)
         choice = choose(candidates, utility, args.by, args.context or DEFAULT_CONTEXT)
     candidate_lists.write(args, candidates, choice)

@@ -39,7 +39,6 @@ from fairseq_docmt.readers import read_input
 from fairseq_docmt.readers.files import read_lines, write_text
 from fairseq_docmt.scoring.corpus import comet_metric
 from fairseq_docmt.scoring.corpus.comet_metric import Scorer
-from fairseq_docmt.scoring.corpus.metrics import choose_tokenizer
 from fairseq_docmt.scoring.reranking import candidates as candidate_lists
 from fairseq_docmt.scoring.reranking import document_beam, noisy_channel
 from fairseq_docmt.scoring.reranking.candidates import Candidates
@@ -283,6 +282,10 @@ def main(args: argparse.Namespace) -> None:
     references: List[Optional[str]] = []
     if args.reference:
         references = _references(candidates.layout, args.reference, args.input_format == "text")
+    chooses_weights = any(len(feature.weights) > 1 for feature in features)
+    if chooses_weights:  # before the scores, which take long: a tokenizer may lack its package
+        lines = [line or "" for line in references]
+        metric = build_bleu(candidate_lists.tokenizer_for(args, candidates, lines))
     comet = comet_metric.scorer(args, DEFAULT_MODEL)
     models = noisy_channel.from_arguments(args, names, candidates)
     tables = {
@@ -295,12 +298,7 @@ def main(args: argparse.Namespace) -> None:
         return choose(candidates, tables, weights, models, args.beam or DEFAULT_BEAM)
 
     weights = {feature.name: feature.weights[0] for feature in features}
-    if any(len(feature.weights) > 1 for feature in features):
-        given = [line or "" for line in references]
-        tokenizer, note = choose_tokenizer(args.tokenize, candidates.language, given)
-        metric = build_bleu(tokenizer)
-        if note:
-            print(note)
+    if chooses_weights:
         weights = tune(candidates, features, references, choose_by, metric)
     choice = choose_by(weights)
     if args.list:

@@ -9,7 +9,18 @@ reference is taken for text.
 import re
 from collections import Counter
 from itertools import groupby
-from typing import Dict, Iterable, List, NamedTuple, Optional, Pattern, Sequence, Tuple
+from typing import (
+    Callable,
+    Dict,
+    Iterable,
+    List,
+    Match,
+    NamedTuple,
+    Optional,
+    Pattern,
+    Sequence,
+    Tuple,
+)
 
 from fairseq_docmt.bleu import MANY
 from fairseq_docmt.readers import Document, Documents, Input, Lines, Output
@@ -41,12 +52,13 @@ OFFER = re.compile(
     r"[^\n]*$",
     flags=re.I,
 )
-_FENCED = re.compile(r"(```|~~~)(?:\w*\n|\s*)(.*?)\s*\1", flags=re.S)
+_FENCED = re.compile(r"(```|~~~)(?:\w*\n|\s*)(.*?)\1", flags=re.S)
 #: Comment on a translation, such as "(Note: a formal form.)", at its beginning or after a sentence.
 _COMMENT = re.compile(
-    r"(?:^|[\n(\[*]|[.!?…。！？\"”»]\s)\s*(?:\*\*)?(?:(?:translator['’]?s )?notes?|explanations?|"
-    r"alternatives?|alternatively|anmerkung|hinweis|erklärung|remarque|nota|примечание|注)\s*"
-    r"(?:\*\*)?\s*[:：]",
+    # Each run of white space can be matched in one way only: others take hours in long lines.
+    r"(?:^|[\n(\[*]|[.!?…。！？\"”»]\s)[^\S\n]*(?:\*\*)?(?:(?:translator['’]?s )?notes?|"
+    r"explanations?|alternatives?|alternatively|anmerkung|hinweis|erklärung|remarque|nota|примечание|注)\s*"
+    r"(?:\*\*\s*)?[:：]",
     flags=re.I,
 )
 _REFUSAL = re.compile(
@@ -54,7 +66,7 @@ _REFUSAL = re.compile(
     r"(?:translate|assist|help|provide)|i can(?:not|['’]t) (?:translate|assist|help|provide))",
     flags=re.I,
 )
-_OBJECT = re.compile(r'\s*\{\s*"\w+"\s*:.*\}\s*', flags=re.S)
+_KEY = re.compile(r'\{\s*"\w+"\s*:')
 _MARKED = re.compile(r'\s*(?:\*\*[^*]+\*\*|"[^"]+"|“[^“”]+”|„[^„“”"]+[“”"]|«[^«»]+»)\s*')
 #: Kinds of which a few are part of the text: names are those of the source, and speech is quoted.
 _FEW = ("the source", "marks around it")
@@ -160,7 +172,7 @@ def _bare(lines: List[str], removed: Removed) -> List[str]:
     """Return the lines of a document, or of a single segment, without wrappers and blank lines."""
     text = _UNOPENED.sub("", THOUGHTS.sub("", "\n".join(lines)))
     fenced = _FENCED.fullmatch("\n".join(_without_words(text.split("\n"), removed)).strip())
-    bare = _without_words((fenced[2] if fenced else text).split("\n"), removed)
+    bare = _without_words((fenced[2].rstrip() if fenced else text).split("\n"), removed)
     return _without_numbers(bare) if removed.numbers else bare
 
 
@@ -246,8 +258,8 @@ def _kind(text: str, wanted: str, source: Optional[str], script: Optional[Patter
         return "thoughts"
     if any(fence in text and fence not in wanted for fence in ("```", "~~~")):
         return "fences"
-    for kind, pattern in (("comments", _COMMENT), ("refusals", _REFUSAL), ("objects", _OBJECT)):
-        if pattern.search(text) and not any(map(pattern.search, (wanted, source or ""))):
+    for kind, search in _SEARCHES.items():
+        if search(text) and not any(map(search, (wanted, source or ""))):
             return kind
     is_longer = len(text) > 1.5 * len(wanted) + FEWEST_LETTERS
     if is_longer and _ABOUT.search(text) and not _ABOUT.search(f"{wanted} {source or ''}"):
@@ -261,6 +273,19 @@ def _kind(text: str, wanted: str, source: Optional[str], script: Optional[Patter
     if _MARKED.fullmatch(text) and not any(map(_MARKED.fullmatch, (wanted, source or ""))):
         return "marks around it"
     return ""
+
+
+def _object_in(text: str) -> Optional[Match]:
+    """Find the beginning of a JSON object with a key; None if there is no object."""
+    return _KEY.search(text, 0, text.rfind("}") + 1)
+
+
+#: Kind of sign -> function that finds it in a text.
+_SEARCHES: Dict[str, Callable[[str], Optional[Match]]] = {
+    "comments": _COMMENT.search,
+    "refusals": _REFUSAL.search,
+    "objects": _object_in,
+}
 
 
 def _script_of(sentences: Sequence[str]) -> Optional[str]:

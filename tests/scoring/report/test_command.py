@@ -315,6 +315,9 @@ def test_points_show_what_is_behind_them_and_need_twenty(scoring, write, tmp_pat
     scoring(*arguments, "1")
     page = out.read_text()
     assert page.count("<svg") == 1 and page.count("(69)") == 2 and "(19)" not in page
+    assert "BLEU by place in the document: tok:" not in page  # that of s-BLEU
+    scoring(*arguments, "1", "--metrics", "chrf")
+    assert "BLEU by place in the document: tok:13a" in out.read_text()
     scoring(*arguments, "2")
     assert "<svg" not in out.read_text()
 

@@ -9,6 +9,7 @@ import pytest
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import Document, Documents, Lines, Output
+from fairseq_docmt.readers.files import LONGEST
 from fairseq_docmt.scoring.texts import checks, wrappers
 from fairseq_docmt.scoring.texts.matching import Reading
 from fairseq_docmt.scoring.texts.translations import read_translations
@@ -179,6 +180,14 @@ def test_the_note(scoring, write):
         "x: 1 segments seem to hold more or other than a translation (fences in 1), the first "
         "'1/3``` (no translation needed)'; documents: 1; see --strip-wrappers"
     )
+
+
+@pytest.mark.parametrize("unit", ["\n", " ", '{"a":', "{ ", "Note ", "* ", "(", '"', ". ", "`"])
+def test_long_lines_take_no_longer_than_short_ones(unit):
+    """At 20,000 line ends, a pattern that tries each run of white space anew took 30 seconds."""
+    text = f"x{unit * (LONGEST // len(unit))}x"
+    wrappers.find([text], ["y"], ["z"])
+    stripped(Documents("x", [Document("a", [f"```{text}```", text], ["1", "2"])]), [])
 
 
 def test_what_was_not_stripped_has_no_advice():
