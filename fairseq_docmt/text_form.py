@@ -1,7 +1,8 @@
 """Preprocessing of a corpus: tokenizer, truecasing and subwords of each language.
 
-``data_prep/prepare.py`` describes it in a file of the binarised folder.  Training stores it in the
-checkpoint, with checksums of the models, so that raw text can be preprocessed in the same way.
+``data_prep/prepare.py`` writes a description into the folder of binarised data.  Training stores
+the description in the checkpoint, with checksums of the truecasing and subword models, so that raw
+text can be preprocessed in the same way.
 """
 
 import hashlib

@@ -128,7 +128,7 @@ class DocumentView(LanguagePairDataset):
         self._read(self._drawn() if self._draw else spans)
 
     def _drawn(self) -> np.ndarray:
-        """Draw the spans of the current epoch."""
+        """Return the spans of the current epoch's examples, drawn by its seed."""
         return self._draw(random=np.random.RandomState(self._epoch_seed()))
 
     def _epoch_seed(self) -> list:

@@ -14,7 +14,7 @@ class SentencePieces(SentencepieceBPE):
     """fairseq's ``--bpe sentencepiece``, extended to decode byte pieces (``<0xE4>``).
 
     Raises:
-        UserError: the file is missing or not a SentencePiece model.
+        UserError: the model file is missing, or is not a SentencePiece model.
     """
 
     def __init__(self, cfg):

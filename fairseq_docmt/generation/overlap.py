@@ -76,7 +76,7 @@ class OverlapSearch(JointSearch):
         return window_spans(index, self.task.options["window_size"], limits).tolist()
 
     def _window(self, unit: DecodingUnit, first: int, end: int) -> DecodingUnit:
-        """Return a unit of sentences ``first`` to ``end - 1``, all of which are translated."""
+        """Return a unit whose sentences ``first`` to ``end - 1`` are all to be translated."""
         number = self.task.options["next_sentences"]
         return replace(
             unit,

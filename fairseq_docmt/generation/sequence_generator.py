@@ -39,7 +39,10 @@ class RowLimits(NamedTuple):
 
 
 class _DocumentGenerator:
-    """Mixin that gives fairseq's generators limits for each row, and another stopping criterion.
+    """Mixin that gives fairseq's generators a length limit per row, and searches a row to its end.
+
+    A row ends when no unfinished hypothesis can win, not when ``beam`` hypotheses are finished; see
+    :class:`~fairseq_docmt.generation.sentence_search.SentenceSearch`.
 
     Args:
         models, tgt_dict, **options: arguments of the stock generator.

@@ -290,7 +290,7 @@ def _stretches(window: Window, k: Tensor, v: Tensor, blocks: int, block_size: in
 
 
 def _gathered(window: Window, k: Tensor, v: Tensor, block_size: int) -> Seen:
-    """Return keys, values, distances and mask of blocks whose queries have arbitrary centers."""
+    """Return keys, values, distances and mask of query blocks with arbitrary window centers."""
     length, keys = window.centers.size(1), k.size(2)
     # Copies of the last query fill the last block.
     missing = -length % block_size

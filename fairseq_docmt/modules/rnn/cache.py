@@ -81,7 +81,7 @@ class Lookup(NamedTuple):
         return self.gates.size(1) > self.likeness.size(1)
 
     def of_sentences(self, sentences: Tensor) -> "Lookup":
-        """Select the caches and products of the sentences at the indices ``sentences``, (n,)."""
+        """Return the lookups of the sentences with the indices ``sentences``, (n,)."""
         return Lookup(*(x.index_select(0, sentences) for x in self))
 
     def read(self, hidden: Tensor, attention: Tensor, gate: CacheGate):

@@ -83,7 +83,12 @@ class AttentiveGRU(nn.Module):
             nn.init.uniform_(parameter, -(hidden_dim**-0.5), hidden_dim**-0.5)
 
     def project_source(self, states: Tensor, padding: Optional[Tensor]) -> AttendedStates:
-        """Project encoder states (B, S, l) with padding mask (B, S) to keys and gates."""
+        """Compute the attention keys of a source and what its states add to the GRU's gates.
+
+        Args:
+            states: (B, S, l) encoder states.
+            padding: (B, S) True at padding; None without padding.
+        """
         return AttendedStates(states, self.key_proj(states), self.source_gates(states), padding)
 
     def forward(
