@@ -75,9 +75,9 @@ def documents_of_files(source: str, target: str) -> Iterator[Document]:
 
 
 def _by_name(folder: str):
-    """Return ``folder`` itself, and its files as document name -> path.
+    """Return a pair: ``folder``, and a dictionary from document names to the paths of its files.
 
-    The document name is the path relative to the folder, without the ending.
+    The document name is the path relative to the folder, without the file extension.
 
     Raises:
         CorpusError: two files have the same document name.

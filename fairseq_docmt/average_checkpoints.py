@@ -9,6 +9,7 @@ else in it, such as options, is taken from the last input; the optimizer state i
 
 import argparse
 import os
+import sys
 from typing import List, Optional, Sequence
 
 import torch
@@ -27,6 +28,8 @@ AFTER_UPDATES = r"checkpoint_\d+_(\d+)\.pt"
 def average(paths: Sequence[str]) -> dict:
     """Return the content of the last checkpoint, but with parameters averaged over all checkpoints.
 
+    A note is printed if the options of the checkpoints say that they are of two trainings.
+
     Args:
         paths: checkpoints, the oldest first.
 
@@ -37,10 +40,27 @@ def average(paths: Sequence[str]) -> dict:
     last = files[-1]
     for file in files[:-1]:
         _check_agreement(file, last)
+        _note_other_training(file, last)
     state = load_state(last.path)
     state["model"] = {name: _mean([file.weights[name] for file in files]) for name in last.weights}
     state.pop("last_optimizer_state", None)
     return state
+
+
+def _note_other_training(file: CheckpointFile, last: CheckpointFile) -> None:
+    """Print a note if ``--seed`` or ``--save-dir`` say that two checkpoints are of two trainings.
+
+    A resumed training may have a new folder, so the difference is no error.
+    """
+    for group, option in (("common", "seed"), ("checkpoint", "save_dir")):
+        known = [of.settings.get(group, {}).get(option) for of in (file, last)]
+        if known[0] != known[1]:
+            print(
+                f"note: {file.path} was trained with --{option.replace('_', '-')} {known[0]}, "
+                f"{last.path} with {known[1]}; averages are meant for one training",
+                file=sys.stderr,
+            )
+            return
 
 
 def _mean(values: List[Tensor]) -> Tensor:
@@ -121,6 +141,10 @@ def chosen(args: argparse.Namespace) -> List[str]:
             )
         if args.checkpoint_upper_bound is not None:
             raise UserError("--checkpoint-upper-bound is for a folder; leave it out")
+        files = [os.path.realpath(path) for path in args.inputs]
+        twice = [path for path, file in zip(args.inputs, files) if files.count(file) > 1]
+        if twice:
+            raise UserError(f"--inputs {twice[0]} is given twice; give each checkpoint once")
         return args.inputs
     missing = [path for path in args.inputs if not os.path.exists(path)]
     if missing:

@@ -30,11 +30,12 @@ def run(monkeypatch, *arguments):
     average_checkpoints.main()
 
 
-def made_up(path, arch="a", text="t", **weights):
+def made_up(path, arch="a", text="t", seed=1, save_dir="run", **weights):
     """Write a checkpoint without a training."""
     path.parent.mkdir(exist_ok=True)
+    training = {"common": {"seed": seed}, "checkpoint": {"save_dir": save_dir}}
     state = {
-        "cfg": {"model": {"arch": arch}, "task": {"_name": "b"}},
+        "cfg": {"model": {"arch": arch}, "task": {"_name": "b"}, **training},
         "model": weights,
         "task_state": {"training_text": text},
         "last_optimizer_state": {"exp_avg": torch.zeros(3)},
@@ -145,9 +146,26 @@ def test_checkpoints_of_two_trainings(tmp_path, other, problem):
         average([two, one])
 
 
+def test_checkpoints_that_seem_to_be_of_two_trainings(tmp_path, capsys):
+    """They are averaged, with one note."""
+    one, same = (made_up(tmp_path / f"{name}.pt", w=torch.ones(2)) for name in ("one", "same"))
+    average([same, one])
+    assert capsys.readouterr().err == ""
+    for options, said in [
+        ({"seed": 2}, "--seed 2, {} with 1"),
+        ({"save_dir": "other"}, "--save-dir other, {} with run"),
+        ({"seed": 2, "save_dir": "other"}, "--seed 2, {} with 1"),
+    ]:
+        other = made_up(tmp_path / "other.pt", w=torch.zeros(2), **options)
+        assert average([other, one])["model"]["w"].tolist() == [0.5, 0.5]
+        said = f"note: {other} was trained with {said.format(one)}; averages are meant for one"
+        assert capsys.readouterr().err == f"{said} training\n"
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
+        (["--inputs", "{one}", "{one}"], r"--inputs \{one\} is given twice; give each"),
         (["--inputs", "{folder}"], r"\{folder\} is a folder; say which of its checkpoints"),
         (["--inputs", "{one}", "{folder}"], r"\{folder\} is a folder; say which"),
         (["--inputs", "{one}", "--checkpoint-upper-bound", "3"], "upper-bound is for a folder"),

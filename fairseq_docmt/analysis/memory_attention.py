@@ -160,7 +160,7 @@ def mean_gain(model, documents) -> Dict[str, float]:
 
 
 def _plot_maps(maps: Dict[str, MemoryMaps], words: Dict[str, List[List[str]]], sentence: int):
-    """Plot how each memory attends to a sentence, and how the next sentence attends to it."""
+    """Plot how each memory reads a sentence, and how the next sentence then reads the memory."""
     figure, panels = pyplot.subplots(len(maps), 2, figsize=(12, 4 * len(maps)), squeeze=False)
     for row, (name, map_) in zip(panels, maps.items()):
         side = words[name.split()[0]]

@@ -52,7 +52,11 @@ class Window(NamedTuple):
     first: int = 0
 
     def with_centers(self, q: Tensor) -> "Window":
-        """Return the window with ``centers`` filled in for queries (B, H, I, d)."""
+        """Return the window with explicit ``centers``: its own, or counted from ``first``.
+
+        Args:
+            q: (B, H, I, d) queries, used for their shape and device only.
+        """
         if self.centers is not None:
             return self
         columns = torch.arange(self.first, self.first + q.size(2), device=q.device)

@@ -159,10 +159,10 @@ class DocumentDataTask(PreparedTextTask):
         """Estimate from the training corpus what decoding needs; the base class needs nothing."""
 
     def limits(self, src_sizes, tgt_sizes=None) -> list:
-        """Return the token limits of a span: a pair (sizes of sentences, maximum) for each side.
+        """Return the token limits of a span: for each side, sentence sizes and their maximum sum.
 
-        The maximum follows from the maximum positions and, in training, also from the batch size.
-        In decoding, only the source is limited.
+        The maximum sum follows from the maximum positions and, in training, also from the token
+        limit of a batch.  In decoding, only the source is limited.
 
         Args:
             src_sizes, tgt_sizes: (sentences,) number of tokens; tgt_sizes is None in decoding.

@@ -118,9 +118,10 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
     # ---- data ----------------------------------------------------------------------------------
 
     def limits(self, src_sizes, tgt_sizes=None) -> list:
-        """Return the token limits of a span: a pair (sizes of sentences, batch size) for each side.
+        """Return the token limits of a span: for each side, sentence sizes and their maximum sum.
 
-        The list is empty in decoding, and in training without a token limit.
+        The maximum sum is the token limit of a batch.  The list is empty in decoding, and in
+        training without this limit.
 
         Args:
             src_sizes, tgt_sizes: (sentences,) number of tokens; tgt_sizes is None in decoding.

@@ -241,7 +241,7 @@ class ExportedTranslator:
         return first
 
     def _begins(self, document: List[List[str]]) -> List[int]:
-        """Return the number of the first sentence in each sentence's window or document part."""
+        """Return, for each sentence, the index of the first sentence of its window or part."""
         spans = self._spans(document)
         if self._model.window_size is not None:
             return [first for first, _ in spans]

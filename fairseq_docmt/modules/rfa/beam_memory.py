@@ -243,15 +243,16 @@ class BeamMemory(NamedTuple):
 
 
 def _shares(weight_heads: int, shape: Tuple[int, ...], dtype: torch.dtype, exact: Tensor) -> Tensor:
-    """Return initial weights (ones): at least single precision with a gate, otherwise ``dtype``.
+    """Return the initial weights, all ones, with which each beam reads the shared summaries.
 
-    Without a gate, weights stay 0 or 1, so the precision of the model is sufficient.
+    With a gate the weights become products of gate values and need at least single precision;
+    without a gate they are only ever 0 or 1, so the precision of the model is sufficient.
 
     Args:
         weight_heads: number of gates, 0 without a gate.
         shape: shape of the weights after the dimension of the gates.
-        dtype: precision of the model.
-        exact: tensor that gives the device and, with a gate, the precision of the weights.
+        dtype: precision of the model, used without a gate.
+        exact: tensor on the device of the weights; its precision is used with a gate.
     """
     dtype = exact.dtype if weight_heads > 0 else dtype
     return exact.new_ones(max(weight_heads, 1), *shape, dtype=dtype)

@@ -177,7 +177,10 @@ def _bare(lines: List[str], removed: Removed) -> List[str]:
 
 
 def _without_words(lines: List[str], removed: Removed) -> List[str]:
-    """Return lines without blank lines and, if chosen in ``removed``, announcements and offers."""
+    """Remove blank lines, and the phrases of language models that ``removed`` chooses.
+
+    These are announcements ("Here is the translation:") and offers ("Let me know if ...").
+    """
     if removed.announcements:
         lines = [
             line[match.end() :] if (match := ANNOUNCEMENT.match(line)) else line for line in lines
