@@ -44,6 +44,11 @@ def download_model(name):
     return name
 def load_from_checkpoint(path): return Model(path)
 """
+#: torch, as far as the worker needs it; the real one takes a second to import
+STAND_IN_TORCH = """
+class cuda:
+    device_count = staticmethod(lambda: 0)
+"""
 
 
 @pytest.fixture
@@ -52,6 +57,7 @@ def stand_in(tmp_path, monkeypatch):
     package = tmp_path / "packages" / "comet.py"
     package.parent.mkdir()
     package.write_text(STAND_IN)
+    package.with_name("torch.py").write_text(STAND_IN_TORCH)
     monkeypatch.setenv("PYTHONPATH", str(package.parent))
 
     def seen():
