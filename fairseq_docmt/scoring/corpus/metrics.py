@@ -41,6 +41,8 @@ OTHER_CODES = {"zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh", "cn": "zh", "
 OTHER_CODES.update(jp="ja", kor="ko", tha="th", lao="lo", khm="km", mya="my", bur="my")
 #: Letters of scripts without spaces between words.
 _NO_SPACES = re.compile(f"[{NO_SPACES}]")
+#: Metrics over words between spaces, which no option changes.
+_OF_WORDS = ("chrf++", "ter", "meteor")
 
 
 def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
@@ -141,13 +143,17 @@ def choose_tokenizer(
     tokenizer = _tokenizer_of(language)
     if tokenizer:
         return tokenizer, f"BLEU: tokenizer {tokenizer}, for {language}; --tokenize chooses another"
-    text = "".join(lines[:1000])
-    if 2 * len(_NO_SPACES.findall(text)) > len(text):
+    if _has_no_spaces(lines):
         return None, (
             "BLEU: the text is written without spaces, and tokenizer 13a takes a sentence for few "
             "words; give another by --tokenize, such as zh or char"
         )
     return None, None
+
+
+def _has_no_spaces(lines: Sequence[str]) -> bool:
+    text = "".join(lines[:1000])
+    return 2 * len(_NO_SPACES.findall(text)) > len(text)
 
 
 def _language(text: str) -> str:
@@ -223,6 +229,12 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
     note = _tokenizer(args, texts)[1]
     if note and {"s-bleu", "d-bleu"} & set(args.metrics):
         texts.notes.append(note)
+    of_words = [corpus_metrics.METRICS[name].label for name in _OF_WORDS if name in args.metrics]
+    if of_words and _has_no_spaces(texts.references[0]):
+        texts.notes.append(
+            f"{', '.join(of_words)}: the text is written without spaces, so a sentence counts as "
+            "few words; chrf does not depend on words"
+        )
     by_document = any(corpus_metrics.METRICS[name].unit == "document" for name in args.metrics)
     if by_document and texts.index.num_documents == 1 and texts.ids is None:
         size = texts.index.num_sentences

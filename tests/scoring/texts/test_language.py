@@ -65,6 +65,16 @@ def test_text_without_spaces_gets_a_note(shown):
     assert shown(REFERENCE, REFERENCE)["notes"] == []
 
 
+def test_metrics_of_words_get_a_note_too(shown):
+    notes = shown(CHINESE, CHINESE, "--metrics", "chrf,ter,chrf++", ending="zh")["notes"]
+    assert notes == [
+        "chrF2++, TER: the text is written without spaces, so a sentence counts as few words; chrf "
+        "does not depend on words"
+    ]
+    for metrics, text in (("chrf", CHINESE), ("ter,chrf++", REFERENCE)):
+        assert shown(text, text, "--metrics", metrics)["notes"] == []
+
+
 @pytest.mark.parametrize("ending, tokenizer", [("zh", "zh"), ("txt", "13a")])
 def test_bleu_by_place_has_the_same_tokenizer(shown, ending, tokenizer):
     notes = shown(CHINESE, CHINESE, "--metrics", "chrf", "--by-position", "1", ending=ending)[
