@@ -164,7 +164,7 @@ def main(args: argparse.Namespace, others: List[str]) -> None:
     documents = [d for file in files for d in file.source.documents]
     if not any(segment for document in documents for segment in document.segments):
         raise UserError("the input has no text to translate")
-    journal = _journal(args, settings)
+    journal = _journal(args, settings, documents)
     done = False
     try:
         _run(files, documents, journal, settings, args, _sizes(device)[:2])
@@ -343,15 +343,11 @@ def _partial(args: argparse.Namespace) -> str:
     return args.out.rstrip(os.sep) + ".partial"
 
 
-def _journal(args: argparse.Namespace, settings: Settings) -> Optional[Journal]:
+def _journal(
+    args: argparse.Namespace, settings: Settings, documents: List[Document]
+) -> Optional[Journal]:
     if args.out in (None, "-"):
         return None
-    inputs = [
-        str(file)
-        for path in args.inputs
-        for file in (files_below(path) if os.path.isdir(path) else [path])
-        if path != "-"
-    ]
     models = [
         (os.path.abspath(path), os.stat(path).st_size, os.stat(path).st_mtime_ns)
         for path in settings.model.split(os.pathsep)
@@ -359,8 +355,7 @@ def _journal(args: argparse.Namespace, settings: Settings) -> Optional[Journal]:
     # How much is translated at once changes nothing.
     options = {k: v for k, v in settings.options.items() if k not in ("batch_size", "max_tokens")}
     values = {**settings._asdict(), "options": options, "model": models}
-    values.update(docids=args.docids, plain=args.input_format, system=args.system, inputs=inputs)
-    return Journal(_partial(args), fingerprint(values, inputs))
+    return Journal(_partial(args), fingerprint(values, documents))
 
 
 def _run(files, documents, journal, settings, args, size) -> None:

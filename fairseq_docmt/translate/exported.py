@@ -101,7 +101,7 @@ class ExportedTranslator:
         batch_size: maximum number of sentences in a batch; None to limit its tokens.
         max_tokens: maximum number of source tokens in a batch without ``batch_size``.
         data: must be empty, as the folder has the vocabularies.
-        **others: options that exported models do not have.
+        **search: options of the search, as in :meth:`translate_nbest`, for all translations.
 
     Raises:
         UserError: an option is unknown or does not suit the model, or ctranslate2 is missing.
@@ -116,9 +116,9 @@ class ExportedTranslator:
         batch_size: Optional[int] = None,
         max_tokens: int = 4000,
         data: str = "",
-        **others,
+        **search,
     ):
-        refuse_unknown(others, ("decoding", *SEARCH), " with an exported model")
+        refuse_unknown(search, ("decoding", *SEARCH), " with an exported model")
         if data:
             raise UserError("--data is of no use with an exported model; leave it out")
         for name, value in (("batch-size", batch_size), ("max-tokens", max_tokens)):
@@ -132,6 +132,7 @@ class ExportedTranslator:
                 f"{' or '.join(decodings)}"
             )
         self._decoding = decoding or decodings[0]
+        self._search = search
         index = int(device.partition(":")[2] or 0)
         types = {"fp32": "default", "fp16": "float16", "bf16": "bfloat16"}
         self._engine = ctranslate2().Translator(
@@ -199,7 +200,7 @@ class ExportedTranslator:
             UserError: an option is given that exported models do not have.
         """
         refuse_unknown(options, SEARCH, " with an exported model")
-        search = {SEARCH[name]: value for name, value in options.items()}
+        search = {SEARCH[name]: value for name, value in {**self._search, **options}.items()}
         search = {"max_decoding_length": 200, **search, **self._batch}
         search.update(beam_size=beam or 5, num_hypotheses=nbest, return_scores=True)
         words = [[self.words_of(sentence) for sentence in document] for document in documents]

@@ -7,16 +7,14 @@ import os
 from typing import Dict, Iterable, List, NamedTuple
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.translate.formats import Hypothesis
+from fairseq_docmt.translate.formats import Document, Hypothesis
 
 
-def fingerprint(values: dict, files: Iterable[str]) -> str:
-    """Return a checksum of ``values`` and of the contents of files, to recognise the same run."""
+def fingerprint(values: dict, documents: Iterable[Document]) -> str:
+    """Return a checksum of ``values`` and of all segments, to recognise the same run."""
     digest = hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode())
-    for path in files:
-        with open(path, "rb") as stream:
-            for block in iter(lambda: stream.read(1 << 20), b""):
-                digest.update(block)
+    for document in documents:
+        digest.update(json.dumps(document.segments).encode())
     return digest.hexdigest()
 
 

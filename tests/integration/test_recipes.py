@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import recipes
 import results
+from long_tests import LONG
 
 STOCK = ("fairseq-train", "fairseq-generate", "fairseq-interactive", "fairseq-preprocess")
 TRANSLATE = "fairseq-interactive fairseq-docmt"
@@ -15,7 +16,12 @@ TRANSLATE = "fairseq-interactive fairseq-docmt"
 NEEDS = "$(python -m fairseq_docmt"
 #: what is said of options that are passed on
 PASSING = re.compile(r"\[options of fairseq-(train|generate|interactive)\]")
-RUNS = [pytest.param(run, id=str(run)) for run in recipes.RUNS]
+#: the same commands as for another corpus, with other numbers
+ALIKE = ("tvsub_zh_en/run.sh ende_docs",)
+RUNS = [
+    pytest.param(run, id=str(run), marks=[LONG] if str(run) in ALIKE else [])
+    for run in recipes.RUNS
+]
 
 
 @pytest.mark.parametrize("run", RUNS)

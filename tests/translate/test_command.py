@@ -223,6 +223,12 @@ def test_a_run_goes_on_where_it_was(run, tmp_path, monkeypatch):
         stream.write('{"document": 2, "fou')
     with pytest.raises(UserError, match="another model, other options or other input; remove it"):
         run(given, "--out", out, "--lenpen", "0.5")
+    shorter, ids = tmp_path / "shorter", tmp_path / "ids"
+    shorter.write_text(tiny.text_of(DOCS[:-1]))
+    ids.write_text("".join(f"{n // 2}\n" for n in range(given.read_text().count("\n"))))
+    for others in ([shorter], [given, "--docids", ids]):
+        with pytest.raises(UserError, match="another model, other options or other input; remove"):
+            run(*others, "--out", out)
     good = partial.read_bytes()
     partial.write_bytes(good.replace(b'"found"', b'"lost"', 1))
     with pytest.raises(UserError, match="out.partial: line 2 is damaged; remove the file to begin"):

@@ -130,6 +130,12 @@ def test_sentences_of_long_and_of_short_contexts_have_the_same_limit(folder, lim
     found = exported.translate_nbest(DOCS, 2, 2, max_len_b=limit)
     lengths = [len(each.text.split()) for d in found for best in d for each in best]
     assert max(lengths) == limit
+    for all_have, this_has in (
+        ({"max_len_b": limit}, {}),
+        ({"max_len_b": 9}, {"max_len_b": limit}),
+    ):
+        other = ExportedTranslator(str(folder), decoding="sequential", **all_have)
+        assert other.translate_nbest(DOCS, 2, 2, **this_has) == found
 
 
 def test_parts_of_documents_are_those_of_the_task(of_documents, folder_of_documents):
