@@ -3,7 +3,7 @@ r"""Preprocess raw text as prepare.py did for a binarised folder, or undo the pr
     python data_prep/apply_form.py --data data/de-en/bin --language en mono.en prepared/train.en
     python data_prep/apply_form.py --data data/de-en/bin --language en --undo repaired.en raw.en
 
-For text that was not there when the folder was made, such as monolingual documents or outputs of
+For text that was not part of the prepared corpus, such as monolingual documents or outputs of
 other systems: it is tokenized, truecased and cut into subwords like the training text.  Blank lines
 stay where they are.
 """

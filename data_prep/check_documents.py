@@ -38,7 +38,7 @@ Row = Tuple[Optional[str], Optional[str]]
 
 
 class CorpusError(ValueError):
-    """Error in a corpus, whose message is one sentence with file, line and fix."""
+    """Error in a corpus; its message is one sentence that names the file, the line and a fix."""
 
 
 class Counts(NamedTuple):
@@ -54,7 +54,7 @@ def read_lines(path: str) -> List[str]:
 
 
 def iterate_lines(path: str) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file; lines end with LF, CRLF or CR, as for fairseq.
+    """Yield the lines of a UTF-8 file; lines end with LF, CRLF or CR, as in fairseq.
 
     The encoding of the whole file is checked before the first line is yielded.  The file is never
     held in memory as a whole.

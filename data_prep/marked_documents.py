@@ -23,7 +23,7 @@ def read_documents(source: str, target: str, mark: str) -> Iterator[Document]:
 
     Raises:
         CorpusError: the sides differ in their number of lines or in their markers, have no marker,
-            or begin with text before it.
+            or have text before the first marker.
     """
     document: Document = []
     marked = False

@@ -6,7 +6,7 @@ r"""Convert documents to a corpus, given a document id for each line or a file f
 
 In the first example, a file names the document of each line, as in contextual-mt and WMT.  In the
 second, each side is a folder with a file for each document; files of a document have the same name
-on both sides, apart from an ending such as ``.de``.
+on both sides, apart from an extension such as ``.de``.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def documents_of_files(source: str, target: str) -> Iterator[Document]:
 
 
 def _by_name(folder: str):
-    """Return a pair: ``folder``, and a dictionary from document names to the paths of its files.
+    """Return a pair: ``folder``, and a dictionary from the names of its documents to file paths.
 
     The document name is the path relative to the folder, without the file extension.
 

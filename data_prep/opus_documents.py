@@ -59,7 +59,7 @@ class ContraPro:
             files: names of its two files.
 
         Raises:
-            CorpusError: a segment has a different text than in ContraPro.
+            CorpusError: the text of a segment differs from that in ContraPro.
         """
         for name in map(_document_id, files):
             if name in self.segments:

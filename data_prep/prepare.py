@@ -39,7 +39,7 @@ class Step(NamedTuple):
     """Preprocessing step: how to build its line function, and everything its results depend on.
 
     Attributes:
-        build: function that builds the line function (from a line to a line) from ``arguments``.
+        build: function that builds the line function, which converts one line.
         arguments: arguments of ``build``.
         files: model files that the results depend on.
         options: options that the results depend on.
@@ -107,7 +107,7 @@ class Preparation:
         return self.folder / "text" / kind / f"{split}.{language}"
 
     def _check_and_copy(self) -> None:
-        """Check each split and copy it with uniform line endings and without outer blanks.
+        """Check each split and copy it with stripped lines and uniform line endings.
 
         Raises:
             CorpusError: the text of a split is invalid, or a copy would overwrite another split.
@@ -342,7 +342,7 @@ class Preparation:
             dictionary.save(str(folder / f"dict.{language}.txt"))
 
     def _count_words(self, kind: str, language: str) -> Counter:
-        """Count the words of the training text; refuse reserved words in the text of all splits."""
+        """Count the words of the training text; refuse reserved words in any split."""
         from fairseq_docmt.symbols import complaint, first_reserved
 
         counts: Counter = Counter()

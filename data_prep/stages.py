@@ -123,7 +123,10 @@ def map_lines(
 def _map(
     lines: Iterable[str], build: Callable, arguments: Sequence, workers: int
 ) -> Iterator[Tuple[str, str]]:
-    """Yield each line together with the result of the line function."""
+    """Yield each line, in order, together with the result of the function ``build(*arguments)``.
+
+    Each of the ``workers`` processes builds the function for itself.
+    """
     # Build it in this process too: a missing package is reported before workers are started.
     _build(build, arguments)
     blocks = blocks_of(lines, CHUNK)

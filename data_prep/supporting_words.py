@@ -170,8 +170,8 @@ class Links:
 
     Attributes:
         found, missing: numbers of marked words that were and were not found in the prepared text.
-        records: a record for each line and mark number with ambiguous words that have links, in the
-            format of :mod:`fairseq_docmt.data.supporting_words`.
+        records: links in the format of :mod:`fairseq_docmt.data.supporting_words`, one record for
+            the ambiguous words of a line whose marks have the same number.
     """
 
     def __init__(self):

@@ -39,7 +39,7 @@ def segments_of(lines: List[str], path: str) -> Segments:
 
     Raises:
         CorpusError: the file has no document, a segment is outside of a document, or a document
-            has several texts.
+            has several texts, such as source and reference.
     """
     is_set = any(map(SEGMENT.search, lines))
     documents = _segments_of_set(lines, path) if is_set else _lines_among_tags(lines)

@@ -86,7 +86,7 @@ class _WithoutDumps(logging.Filter):
         self.cfg = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to log a record; append :func:`scored_text` to fairseq's summary."""
+        """Return whether to log a record; append :func:`scored_text` to "Translated …" messages."""
         kind = type(record.msg).__name__
         if kind == "DictConfig":
             from fairseq.tasks import TASK_REGISTRY
@@ -107,7 +107,7 @@ class _WithoutDumps(logging.Filter):
 
 
 def hide_known_messages() -> None:
-    """Hide the dumps of fairseq's commands and known warnings of libraries.
+    """Hide fairseq's dumps of configuration and model, and known warnings of libraries.
 
     The environment variable ``LOGLEVEL=DEBUG``, which is fairseq's own, shows everything.  Warnings
     are also shown if the user has set filters (``python -W``, ``PYTHONWARNINGS``).

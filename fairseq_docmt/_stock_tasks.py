@@ -35,8 +35,8 @@ class StockTaskCheck(logging.Filter):
         """Check a logged configuration and warn about blank lines; return True for every record.
 
         Raises:
-            UserError: a checkpoint to decode cannot be read, may run a program or, with the default
-                task, needs a document task.
+            UserError: a checkpoint given by ``--path`` cannot be read, may run a program or, with
+                the default task, needs a document task.
         """
         cfg = record.msg
         if type(cfg).__name__ != "DictConfig" or "common_eval" not in cfg:

@@ -28,7 +28,7 @@ AFTER_UPDATES = r"checkpoint_\d+_(\d+)\.pt"
 def average(paths: Sequence[str]) -> dict:
     """Return the content of the last checkpoint, but with parameters averaged over all checkpoints.
 
-    A note is printed if the options of the checkpoints say that they are of two trainings.
+    A note is printed if the checkpoints seem to come from different training runs.
 
     Args:
         paths: checkpoints, the oldest first.
@@ -48,9 +48,9 @@ def average(paths: Sequence[str]) -> dict:
 
 
 def _note_other_training(file: CheckpointFile, last: CheckpointFile) -> None:
-    """Print a note if ``--seed`` or ``--save-dir`` say that two checkpoints are of two trainings.
+    """Print a note if two checkpoints were trained with different ``--seed`` or ``--save-dir``.
 
-    A resumed training may have a new folder, so the difference is no error.
+    This suggests different training runs, but is no error: a resumed run may have a new folder.
     """
     for group, option in (("common", "seed"), ("checkpoint", "save_dir")):
         known = [of.settings.get(group, {}).get(option) for of in (file, last)]

@@ -63,7 +63,7 @@ class CheckpointFile(NamedTuple):
         return self.settings.get("model", {}).get("arch") or self._setting("model")
 
     def limit_positions(self, cfg) -> None:
-        """Lower a task's maximum positions to those of training, as fairseq does for its batches.
+        """Lower a task's maximum positions to those with which the model was trained.
 
         Args:
             cfg: options of the task, changed in place.
@@ -280,7 +280,7 @@ def check_options(settings: Any, place: str) -> None:
     """Check that no option of a checkpoint can run a program.
 
     Args:
-        settings: options, as a dictionary, namespace or configuration, also of groups of options.
+        settings: options, perhaps in groups, as a dictionary, namespace or configuration.
         place: name of the checkpoint, for the message.
 
     Raises:

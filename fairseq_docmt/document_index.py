@@ -69,7 +69,7 @@ class DocumentIndex:
 
     @property
     def num_sentences(self) -> int:
-        """Number of sentences."""
+        """Number of sentences in all documents, without the blank lines."""
         return len(self.line_ids)
 
     @property

@@ -129,8 +129,8 @@ def _of_task(name: str, alone: bool) -> Section:
 
     Args:
         name: name of the task.
-        alone: whether to include the options that all document tasks share, because they are not
-            shown in a section of their own.
+        alone: whether to include the options that all document tasks share; otherwise they are
+            left to a section of their own.
 
     Raises:
         UserError: there is no such document task.

@@ -1,7 +1,7 @@
 """Spans: consecutive sentences that form one model input.
 
-A span is a pair (first, end) of sentence numbers, end excluded, within one document.
-All functions return an int64 array of shape (spans, 2).
+A span is a pair (first, end) of sentence indices, end excluded, within one document.
+All public functions return an int64 array of shape (spans, 2).
 """
 
 from typing import Callable, Optional, Sequence, Tuple, Union
@@ -68,7 +68,11 @@ def window_spans(
 
 
 def _cut_where_too_long(first: np.ndarray, ends: np.ndarray, limits: Sequence[Limit]):
-    """Cut spans that exceed a limit into similar parts; return all first sentences and ends."""
+    """Cut spans that exceed a limit into parts of similar length.
+
+    Returns:
+        First sentences and exclusive ends of all spans, as two arrays.
+    """
     too_long = np.zeros(len(ends), dtype=bool)
     for sizes, most in limits:
         total = _cumulative(sizes)
@@ -86,7 +90,10 @@ def _cut_where_too_long(first: np.ndarray, ends: np.ndarray, limits: Sequence[Li
 
 
 def stride_spans(index: DocumentIndex, size: int, limits: Sequence[Limit]) -> np.ndarray:
-    """Cut each document into consecutive spans of ``size`` sentences; the last may be shorter."""
+    """Cut each document into consecutive spans of ``size`` sentences; the last may be shorter.
+
+    A span that exceeds one of ``limits`` is cut into parts of similar length.
+    """
     return window_spans(index, size, limits, stride=size)
 
 
@@ -139,8 +146,8 @@ def spans_of_several_lengths(
 ) -> np.ndarray:
     """Return the parts of each document, cut once for each number of parts in ``numbers``.
 
-    A part that results from several cuts is returned once.  For multi-resolution training, Sun et
-    al. (2022), Rethinking Document-level Neural Machine Translation.
+    A part that results from several cuts is returned once.  This serves multi-resolution training
+    (Sun et al., 2022, Rethinking Document-level Neural Machine Translation).
 
     Args:
         index, length, limits: see :func:`part_spans`.
@@ -165,7 +172,18 @@ def spans_of_sampled_lengths(
 def _equal_parts(
     start: int, end: int, length: Limit, limits: Sequence[Limit], least: int = 1
 ) -> list:
-    """Cut a span into at least ``least`` parts of similar length, as many as the limits require."""
+    """Cut a span into parts of similar length, increasing their number until all limits are met.
+
+    Args:
+        start, end: first sentence and exclusive end of the span.
+        length: sentence lengths by which parts are balanced; its maximum is not used.
+        limits: token limits of a part.
+        least: number of parts to begin with; fewer result if several cuts fall on the same
+            sentence end.
+
+    Returns:
+        (first, end) of each part; single sentences if no number of parts meets the limits.
+    """
     if least >= end - start:
         return [(sentence, sentence + 1) for sentence in range(start, end)]
     sums = [(_cumulative(sizes[start:end]), most) for sizes, most in limits]
@@ -201,7 +219,7 @@ def mixed_spans(
     Args:
         spans: spans of the documents.
         tgt_sizes: (sentences,) number of target tokens.
-        first_pair: number of the first sentence pair; all sentences after it are such pairs, too.
+        first_pair: index of the first sentence pair; earlier sentences belong to documents.
         ratio: target tokens of sentence pairs for each target token of documents.
         loss_on_last: whether only the last sentence of a document's span has loss.
         random: generator of the epoch.

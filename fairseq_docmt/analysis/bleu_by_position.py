@@ -7,7 +7,7 @@ Feng et al. (2022), section 5.2 and figure 3, ask whether later sentences, which
 are translated better.  The inputs are outputs of ``fairseq-generate`` for documents; gaps in their
 line numbers are document boundaries.  Each score is corpus BLEU (sacreBLEU) over all sentences of a
 range of ten positions; the paper averages scores of single positions.  The plot shows the
-difference to the first system.
+difference from the first system.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def read_output(path: str) -> Output:
 
 
 def places(line_ids) -> Dict[int, int]:
-    """Return the position of each line in its document, from 0; gaps in numbers end documents."""
+    """Return the position of each line in its document, from 0; a gap in ids ends a document."""
     found, place = {}, 0
     for line_id in sorted(line_ids):
         place = place + 1 if line_id - 1 in found else 0

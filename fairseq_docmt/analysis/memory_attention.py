@@ -126,9 +126,10 @@ def _maps(module: SentenceMemory, updates: list, output: tuple, present: Tensor)
 
 
 def information_gain(maps: MemoryMaps) -> Dict[str, float]:
-    """Return the mean KL divergence from the attention with a random memory, in nats.
+    """Return the mean KL divergence of the attention from that with a random memory, in nats.
 
-    The keys are ``update`` (the memory reads a sentence) and ``output`` (tokens read the memory).
+    The result has a value for ``update``, the attention by which the memory reads a sentence, and
+    for ``output``, by which tokens read the memory.
     """
     update = _divergence(maps.update, maps.random_update).mean()
     output = _divergence(maps.output, maps.random_output)  # (K, H, T)

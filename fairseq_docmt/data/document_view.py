@@ -128,7 +128,7 @@ class DocumentView(LanguagePairDataset):
         self._read(self._drawn() if self._draw else spans)
 
     def _drawn(self) -> np.ndarray:
-        """Return the spans of the current epoch's examples, drawn by its seed."""
+        """Return spans of examples, drawn with the seed of the current epoch."""
         return self._draw(random=np.random.RandomState(self._epoch_seed()))
 
     def _epoch_seed(self) -> list:
@@ -249,7 +249,7 @@ class DocumentView(LanguagePairDataset):
             lines: lines of these sentences, counted from 0.
             most: maximum number of source tokens and of target tokens.
             ignore: True to leave the sentences out with a warning, False to refuse them.
-            kept: number of examples that are left without them.
+            kept: number of examples that remain when these sentences are left out.
 
         Raises:
             UserError: sentences may not be left out (``ignore`` is False), or no example is left.
@@ -286,7 +286,7 @@ class DocumentView(LanguagePairDataset):
     ) -> list:
         """Batch as fairseq does, but keep every example and divide batches evenly among processes.
 
-        fairseq-fixed drops the last batch if its size is not a multiple of
+        The required fairseq version drops the last batch if its size is not a multiple of
         ``--required-batch-size-multiple``; here it is kept.  Batches are then halved until their
         number is a multiple of the number of processes: for an empty batch a process would run a
         dummy batch and, with ``--update-freq``, distort the statistics of its other batches.

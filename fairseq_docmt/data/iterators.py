@@ -95,13 +95,17 @@ class ResumableIterator(EpochBatchIterator):
         super().load_state_dict(state_dict)
 
     def _get_iterator_for_epoch(self, epoch, shuffle, **kwargs):
-        """Return fairseq's iterator of an epoch; a reused data loader follows ``shuffle`` too."""
+        """Return the iterator of an epoch; ``shuffle`` applies to a reused data loader too."""
         if self.dataloader is not None:
             self.epoch_batch_sampler.shuffle = shuffle
         return super()._get_iterator_for_epoch(epoch, shuffle, **kwargs)
 
     def _refuse_another_task(self, before: dict) -> None:
-        """Refuse a checkpoint of another task, saved by a version that did not store the task."""
+        """Refuse a checkpoint without a task name that has options which this task lacks.
+
+        Args:
+            before: option -> value in the checkpoint; earlier versions did not store the task.
+        """
         missing = before.keys() - self._decided_by.keys()
         if missing and TASK not in before:
             raise UserError(

@@ -1,9 +1,9 @@
 """The format of the sequences that models read: symbols, language tags and sentences.
 
 A sequence of the sentences s1, s2 is ``before <bod> s1 <sep> s2 </s> after``.  ``before`` and
-``after`` are language tags, and ``<bod>`` stands before the first sentence of a document with
-``--mark-document-start``.  All parts of the package that put sequences together or take them apart
-do so with a :class:`SequenceFormat`.
+``after`` are language tags; with ``--mark-document-start``, ``<bod>`` stands before the first
+sentence of a document.  All parts of the package that put sequences together or take them apart do
+so with a :class:`SequenceFormat`.
 """
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
@@ -137,7 +137,12 @@ class SequenceFormat(NamedTuple):
         return (*self.before, begin_index(self.dictionary)) if mark else self.before
 
     def join(self, sentences: Sequence[Tensor], at_start: bool = False) -> Tensor:
-        """Join sentences, 1-D tensors that end in ``</s>``, into a sequence of this format."""
+        """Join sentences into a sequence of this format.
+
+        Args:
+            sentences: 1-D tensors that end in ``</s>``.
+            at_start: whether the sequence begins with the first sentence of a document.
+        """
         joined, start = join_sentences(sentences, self.separator), self.start(at_start)
         if not start and not self.after:
             return joined

@@ -24,6 +24,10 @@ BLOCK = 1 << 22
 def check_unicode(text: str, place: str) -> None:
     """Refuse text that is not valid Unicode: lone surrogates or bytes of another encoding.
 
+    Args:
+        text: the text.
+        place: where the text stands, for the message.
+
     Raises:
         UserError: the text has such a character.
     """

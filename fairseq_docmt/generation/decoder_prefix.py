@@ -119,7 +119,10 @@ def _attention(extra) -> Optional[Tensor]:
 
 
 def _prefill_hooks(decoder, tokens: Tensor, new: int, state: IncrementalState) -> list:
-    """Register and return hooks that make a pass over the last ``new`` tokens extend ``state``."""
+    """Register and return hooks for one pass over the last ``new`` tokens that extends ``state``.
+
+    The state is then as if the tokens had been decoded one by one.
+    """
     past = tokens.size(1) - new
 
     def attend_to_past(module, args, kwargs):

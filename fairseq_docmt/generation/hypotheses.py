@@ -33,7 +33,7 @@ class JointHypothesis(NamedTuple):
 
 
 def _as_one(sentences: List[Hypothesis]) -> List[Hypothesis]:
-    """Join hypotheses into a list of one, with all words and the last end symbol."""
+    """Merge a list of hypotheses into a list of at most one, with only the last end symbol."""
     if len(sentences) < 2:
         return sentences
     first, last = sentences[0], sentences[-1]
@@ -162,11 +162,11 @@ def read_dictionary(path: str) -> Dict[str, str]:
     """Read the dictionary of ``--replace-unk``: a source word and its translation on each line.
 
     Args:
-        path: the file; "" for an empty dictionary.
+        path: value of ``--replace-unk``: the file, or "" for an empty dictionary.
 
     Raises:
-        UserError: the option has no value, the file cannot be read, or a line does not have two
-            words.
+        UserError: the option was given without a value, the file cannot be read, or a line does
+            not have two words.
     """
     if path == WITHOUT_VALUE or not isinstance(path, str):  # open() takes True for standard output
         raise UserError(

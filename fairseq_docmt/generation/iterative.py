@@ -40,7 +40,7 @@ class MemnetEnsemble(EnsembleModel):
 
 
 class _WithReadings(nn.Module):
-    """Model for fairseq's scorer whose decoder gets the vectors read from the memories."""
+    """Model wrapper for scoring that passes vectors read from the memories to the decoder."""
 
     def __init__(self, model, readings: Tensor):
         super().__init__()
@@ -186,9 +186,9 @@ class IterativeSearch(JointSearch):
         return found
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Score each reference given the other references of its document, or given the drafts.
+        """Score each reference given the other references of its document.
 
-        With 0 passes no memory is read.
+        Drafts, if there are any, replace the other references.  With 0 passes no memory is read.
         """
         sentences = _sentences(units)
         if self.task.cfg.decode_passes == 0:

@@ -60,8 +60,8 @@ class JointSearch(DocumentSearch):
             generator: generator of this package.
             models: models of the ensemble.
             units: units to translate.
-            encoder_context: additional entries of ``net_input``, for units of one sentence; their
-                rows are the units in order of decreasing source length.
+            encoder_context: additional entries of ``net_input``, for units of one sentence; one
+                row per unit, the longest source first.
         """
         counts = [len(unit.source) for unit in units]
         force = self.task.cfg.force_sentence_count
@@ -84,7 +84,7 @@ class JointSearch(DocumentSearch):
         ]
 
     def _repaired(self, generator, models, units, found) -> List[List[JointHypothesis]]:
-        """Decode units again, with the right sentence counts forced, if outputs have wrong counts.
+        """Decode units again with forced sentence counts if their outputs have wrong counts.
 
         A unit is decoded again if its best output has a wrong number of sentences, or if fewer than
         ``nbest`` of its outputs have the right number.
@@ -93,8 +93,8 @@ class JointSearch(DocumentSearch):
             found: hypotheses of each unit, best first.
 
         Returns:
-            For each unit its hypotheses that have the right number of sentences, and those that
-            were decoded again, best first.
+            For each unit its hypotheses that have the right number of sentences, together with
+            those of the second decoding if there was one; best first.
         """
         counts = [len(unit.source) for unit in units]
         right = [[o for o in f if len(o.sentences) == c] for f, c in zip(found, counts)]
@@ -175,7 +175,7 @@ class JointSearch(DocumentSearch):
 
 
 class WindowSearch(JointSearch):
-    """Search that translates a window for each sentence, and keeps only its last sentence."""
+    """Search that translates a window ending with each sentence, and keeps only that sentence."""
 
     decoding = "window"
     description = "translate a window for each sentence and keep only its last sentence"

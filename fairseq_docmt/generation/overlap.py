@@ -76,7 +76,7 @@ class OverlapSearch(JointSearch):
         return window_spans(index, self.task.options["window_size"], limits).tolist()
 
     def _window(self, unit: DecodingUnit, first: int, end: int) -> DecodingUnit:
-        """Return a unit whose sentences ``first`` to ``end - 1`` are all to be translated."""
+        """Return a unit that translates sentences ``first`` to ``end - 1`` of ``unit``."""
         number = self.task.options["next_sentences"]
         return replace(
             unit,

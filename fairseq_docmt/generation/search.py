@@ -75,8 +75,8 @@ class EncoderInput(NamedTuple):
     """Batch with the source of each decoding unit as a row.
 
     Attributes:
-        order: number of the unit of each row; the longest come first, as recurrent encoders
-            require.
+        order: index of the unit in each row; the longest sources come first, as recurrent
+            encoders require.
         net_input: ``src_tokens`` (bsz, S) and ``src_lengths`` (bsz,).
     """
 
@@ -174,7 +174,10 @@ class DocumentSearch:
         return window_spans(index, self.window, self.task.limits(src_sizes))
 
     def cut(self, index: DocumentIndex, src_sizes: np.ndarray) -> Cut:
-        """Cut the documents of a corpus into decoding units; arguments as in :meth:`spans`."""
+        """Return the division of a corpus into decoding units: spans, source ends and limits.
+
+        The arguments are those of :meth:`spans`.
+        """
         spans, with_more = self.spans(index, src_sizes), self.task.source_spans(index, src_sizes)
         ends = None if with_more is None else with_more(spans)[:, 1]
         return Cut(index, spans, ends, self.window, self.task.most_tokens[0])
@@ -356,7 +359,7 @@ class DocumentSearch:
         return [*parts, rest]
 
     def _first_rows(self, unit: DecodingUnit, rows: int) -> DecodingUnit:
-        """Return the first ``rows`` sentences of a unit without context, as a unit."""
+        """Return a unit of the first ``rows`` sentences of ``unit``, which must have no context."""
         number = self.task.options.get("next_sentences", 0)
         return replace(
             unit,

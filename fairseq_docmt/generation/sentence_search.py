@@ -191,7 +191,7 @@ class SentenceSearch(search.Search):
         has used up its share of the length limit must end with ``<sep>``.
 
         Args:
-            ended: (bsz, beam) True where the whole row has reached its limit.
+            ended: (bsz, beam) True for hypotheses of rows that have reached their total limit.
         """
         finished = tokens.eq(self.separator).sum(1).view(ended.shape)
         counts = self.counts[rows].view(-1, 1)

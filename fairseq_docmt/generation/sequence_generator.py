@@ -39,7 +39,7 @@ class RowLimits(NamedTuple):
 
 
 class _DocumentGenerator:
-    """Mixin that gives fairseq's generators a length limit per row, and searches a row to its end.
+    """Mixin that gives fairseq's generators a length limit per row and a stricter stopping rule.
 
     A row ends when no unfinished hypothesis can win, not when ``beam`` hypotheses are finished; see
     :class:`~fairseq_docmt.generation.sentence_search.SentenceSearch`.
@@ -154,7 +154,8 @@ class _DocumentGenerator:
     ) -> List[int]:
         """Add finished hypotheses to their rows, and return the rows that are now done.
 
-        If the strategy ranks hypotheses, a row keeps its best ``beam_size``; in fairseq, its first.
+        If the strategy ranks hypotheses, a row keeps the ``beam_size`` best ones, not the first
+        ones as in fairseq.
         """
         batch = (tokens, scores, finalized, finished, beam_size, attn, src_lengths, max_len)
         if not self.search.keeps_best:
@@ -226,10 +227,10 @@ class DocumentGeneratorWithAlignment(
         return [hypotheses[:number] for hypotheses, number in zip(found, self._numbers)]
 
     def _prepare_batch_for_alignment(self, sample, hypothesis):
-        """Prepare fairseq's batch, which has ``beam_size`` hypotheses for each source.
+        """Prepare the batch for computing alignments, with ``beam_size`` hypotheses per source.
 
-        A source with fewer hypotheses gets copies of its last one.  The decoder input begins with
-        the same token as in the search.
+        fairseq expects this number: a source with fewer hypotheses gets copies of its last one.
+        The decoder input begins with the same token as in the search.
         """
         self._numbers = [len(hypotheses) for hypotheses in hypothesis]
         for hypotheses in hypothesis:

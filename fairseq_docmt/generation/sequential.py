@@ -131,10 +131,12 @@ class SequentialSearch(DocumentSearch):
 
         Args:
             units: units to decode.
-            decode: function from units that end with the sentence to decode, and the index of each
-                in ``units`` (None if every unit has one sentence to decode), to n-best lists.
-            has_room: function that tells whether a row of a unit can be decoded after its target
-                context; if not, the rest of the unit is left out.
+            decode: function that returns n-best lists, given units that end with the sentence to
+                decode and their indices in ``units``, or None instead of the indices if every unit
+                has one sentence to decode.
+            has_room: function that tells whether a further sentence can be decoded, given a unit,
+                the index of the sentence and its target context; if not, the rest of the unit is
+                left out.
         """
         if all(unit.num_rows == 1 for unit in units):
             return decode(units, None)
@@ -164,8 +166,8 @@ class SequentialSearch(DocumentSearch):
         """Translate the sentences of each unit in turn, with all units in one batch if possible.
 
         Args:
-            growing: number of the growing document that each unit is the beginning of; None if no
-                source grows.
+            growing: if sources grow from call to call, the index of the whole unit of which each
+                unit is the beginning; else None.
         """
         ensemble: PrefixEnsemble = generator.model
         if not ensemble.side_by_side and len(units) > 1:
@@ -268,7 +270,7 @@ class SequentialSearch(DocumentSearch):
         return pad_rows(rows, target.dictionary)
 
     def _context(self, unit: DecodingUnit) -> List[Tensor]:
-        """Return the translations of the sentences before the first row of a unit."""
+        """Return the translations of the context sentences of a unit."""
         if unit.target_context is not None:
             return unit.target_context
         wanted = unit.num_context
@@ -319,5 +321,5 @@ class FullSourceSearch(SequentialSearch):
 
 
 def _of_rows(given):
-    """Stack one row of each tensor, given pairs (tensor, row); return None if tensors are None."""
+    """Stack ``tensor[row]`` of all pairs (tensor, row); return None if the tensors are None."""
     return stacked([None if rows is None else rows[row] for rows, row in given])

@@ -200,7 +200,7 @@ class StreamSearch(JointSearch):
 
 
 def _waves(units) -> List[List[int]]:
-    """Group unit numbers into waves: lists with at most one unit of each document."""
+    """Group the indices of units into waves: lists with at most one unit of each document."""
     waves, seen = [], set()
     for number, unit in enumerate(units):
         if not waves or unit.document in seen:

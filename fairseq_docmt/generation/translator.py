@@ -295,7 +295,7 @@ class DocumentTranslator:
             at_once: number of documents to translate side by side; a higher number is faster.
 
         Yields:
-            The sentences of each document, in the order of the documents.
+            The list of translated sentences of each document, in the order of the documents.
 
         Raises:
             UserError: see :meth:`translate`; documents are checked as they are read.

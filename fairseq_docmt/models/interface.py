@@ -104,7 +104,7 @@ class DocumentDecoder(Protocol):
             new_tokens: (bsz, n) right-padded tokens that follow those read before.
             encoder_out: encoder output of the same rows, or of fewer sentences, each shared by
                 several rows.
-            incremental_state: state after the tokens before; empty at the beginning.
+            incremental_state: state after the tokens read before; empty if there are none.
 
         Returns:
             (bsz, n, C) features of the new tokens, and extra outputs.

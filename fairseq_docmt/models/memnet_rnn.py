@@ -155,8 +155,8 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
             src_tokens, src_lengths, prev_output_tokens, **kwargs: see fairseq's models.
             documents: (rows,) document number of each row; None to leave out the memories.
             drafts: (rows, U) translations for the target memory, right-padded and starting with
-                ``</s>``. If None, ``prev_output_tokens`` are stored, and a sentence's query to the
-                memory does not include its own translation.
+                ``</s>``. If None, ``prev_output_tokens`` are stored, and a sentence's own memory
+                cell is not added to its query to the memory.
             row_groups: groups of rows of similar length, or None.
             draft_groups: the same, grouped by the lengths of the drafts.
 

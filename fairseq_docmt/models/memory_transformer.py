@@ -102,7 +102,7 @@ def memory_transformer(args):
     dataclass=options_dataclass(memory_transformer, TransformerConfig, MemoryConfig),
 )
 class MemoryTransformerModel(StreamModel, DocumentTransformer):
-    """Transformer with a recurrent memory: long context does not make a sentence more expensive."""
+    """Transformer with recurrent memory; its cost per sentence does not grow with the context."""
 
     new_parameters = NEW_PARAMETERS
     doc_state_options = ("memory_gradient_sentences",)
@@ -112,7 +112,7 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check all options; set ``memory_layers`` to the layer numbers of encoder and decoder."""
+        """Check all options; convert ``memory_layers`` to a dict of layer numbers by side."""
         super().check_options(args)
         args.memory_layers = {
             side: layers_with_memory(args, side) for side in ("encoder", "decoder")

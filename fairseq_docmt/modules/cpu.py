@@ -2,7 +2,7 @@
 
 Products of a few rows with a weight matrix are bound by memory access: oneDNN's own weight layout
 is up to three times as fast as a plain one. Packed weights do not follow parameter updates, so
-these layers are for decoding only.
+packed layers are for decoding only.
 """
 
 from types import SimpleNamespace

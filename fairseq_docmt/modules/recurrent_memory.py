@@ -30,12 +30,12 @@ class ReadSentence(NamedTuple):
 class MemoryState(NamedTuple):
     """State of a memory between sentences.
 
-    The memory excludes the latest sentences, into which gradients flow: their updates are computed
-    together with the next sentence, in the same autograd graph.
+    The memory has not read the latest sentences yet.  It reads them together with the next
+    sentence, in the same autograd graph, so that gradients reach them.
 
     Attributes:
-        memory: (B, m, C) m memory vectors of each row, before these sentences.
-        sentences: latest sentences, oldest first, not yet in the memory.
+        memory: (B, m, C) m memory vectors of each row, without the latest sentences.
+        sentences: the latest sentences, oldest first.
     """
 
     memory: Tensor

@@ -1,17 +1,17 @@
 """Random features and linear-time attention over them (Wu et al. 2022, sections 3.1 and 3.2).
 
-Feature maps make vectors whose dot product estimates a kernel.  For vectors of about unit length
-both maps estimate the Gaussian kernel ``exp(-|x - y|^2 / 2)``, which equals ``exp(x . y)`` up to a
-factor that cancels in attention.  With D random vectors the estimate is the dot product of features
-times :func:`kernel_scale`.  The factor is applied to the weights of the keys, which is cheaper than
-scaling all features.
+Two feature maps, :func:`sincos_features` and :func:`positive_features`, make vectors whose dot
+product, times :func:`kernel_scale`, estimates the Gaussian kernel ``exp(-|x - y|^2 / 2)``.  For
+vectors of unit length, the kernel equals ``exp(x . y)`` up to a factor that cancels in attention.
+The scale is applied to the weights of the keys, which is cheaper than scaling all features.
 
 Attention: H heads, B batch rows, T queries, S keys, F features, value size D.  Heads come first:
 each head has its own random matrices, so that one batched product serves all rows.
 
     output_t = phi(q_t) . S_t / max(phi(q_t) . z_t, floor)
 
-The floor keeps the ratio finite and its sign correct where the estimated kernel is close to zero.
+S_t is the sum of phi(k_s) v_s^T, and z_t that of phi(k_s), over the keys s that query t sees.  The
+floor keeps the ratio finite and its sign correct where the estimated kernel is close to zero.
 """
 
 from typing import NamedTuple, Optional, Tuple, Union

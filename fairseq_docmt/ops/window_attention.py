@@ -24,7 +24,7 @@ from fairseq_docmt.ops.precision import masked_attention, outside_autocast
 
 
 class _Block(NamedTuple):
-    """Slices of batch rows, queries and keys that are multiplied with each other."""
+    """Block of the attention computation, as slices of batch rows, queries and keys."""
 
     rows: slice
     queries: slice
@@ -35,13 +35,13 @@ class Window(NamedTuple):
     """Window of keys that each query may attend to.
 
     Attributes:
-        centers: (B, I) int64 key b_i that each query is aligned to; may be outside the range of
-            keys.  None for keys ``first``, ``first`` + 1, ..., as in self-attention.
+        centers: (B, I) int64 index b_i of the key that each query is aligned to; may be outside
+            the range of keys.  None for ``first``, ``first`` + 1, ..., as in self-attention.
         size: number w of visible keys on each side of the center.
         causal: whether keys after the center are hidden, as in a decoder.
         key_padding: (B, J) True at padding, None if there is none.
         farthest: maximum relative position r; keys farther away share its vector.  None for w.
-        first: key that the first query is aligned to, without ``centers``.
+        first: index of the key that the first query is aligned to if ``centers`` is None.
     """
 
     centers: Optional[Tensor]
@@ -275,7 +275,10 @@ Seen = Tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def _stretches(window: Window, k: Tensor, v: Tensor, blocks: int, block_size: int) -> Seen:
-    """Return keys, values, distances and mask of blocks whose queries have consecutive centers."""
+    """Return the keys and values that each block of queries can see, with distances and mask.
+
+    The queries have consecutive centers, so the keys of a block are a slice of all keys.
+    """
     width = block_size + window.size + window.after
     before = window.size - window.first
     pad = before, blocks * block_size + window.after - k.size(2) + window.first
@@ -294,7 +297,10 @@ def _stretches(window: Window, k: Tensor, v: Tensor, blocks: int, block_size: in
 
 
 def _gathered(window: Window, k: Tensor, v: Tensor, block_size: int) -> Seen:
-    """Return keys, values, distances and mask of query blocks with arbitrary window centers."""
+    """Return the keys and values that each block of queries can see, with distances and mask.
+
+    The queries may have any centers, so the keys of a block are gathered.
+    """
     length, keys = window.centers.size(1), k.size(2)
     # Copies of the last query fill the last block.
     missing = -length % block_size

@@ -62,7 +62,7 @@ class GroupedAdam(FairseqAdam):
         params: parameters to train; an architecture marks the new ones.
 
     Raises:
-        UserError: no parameter is marked as new, or the scale is negative.
+        UserError: no parameter is marked as new, or ``pretrained_lr_scale`` is negative.
     """
 
     def __init__(self, cfg: GroupedAdamConfig, params: Iterable[nn.Parameter]):
@@ -100,7 +100,7 @@ class GroupedAdam(FairseqAdam):
             group["lr"] = lr * group["lr_scale"]
 
     def load_state_dict(self, state_dict, optimizer_overrides=None):
-        """Load the optimizer state, but scale its learning rate as given on the command line.
+        """Load the optimizer state, but keep ``pretrained_lr_scale`` as given on the command line.
 
         Raises:
             UserError: the numbers of new and of pre-trained parameters differ from those in the

@@ -23,7 +23,7 @@ def read_text(path: str) -> str:
     Files compressed by gzip are unpacked; ``-`` is standard input.
 
     Raises:
-        UserError: the file does not exist, is not UTF-8, or mixes CR alone with LF as line ends.
+        UserError: the file cannot be read, is not UTF-8, or only some lines end with CR alone.
     """
     text = decoded(_bytes_of(path), path)
     _check_line_ends(text, path)

@@ -39,9 +39,9 @@ def is_jsonl(text: str) -> bool:
 
 
 def is_json(text: str) -> bool:
-    """Return whether a text begins with a JSON object or a JSON array of values.
+    """Return whether a text begins with a JSON object or an array with objects, arrays or strings.
 
-    A damaged file counts if it begins like an object.
+    Damaged JSON is recognised if it begins like an object or like an array of objects.
     """
     start = text.lstrip()
     if start[0] not in "[{":
@@ -73,9 +73,9 @@ def separator_of(text: str, columns: Sequence[str] = ()) -> Optional[str]:
 
 
 def separator_with(text: str, columns: Sequence[str]) -> Optional[str]:
-    """Return the separator with which the first line has the largest number of the named columns.
+    """Return the separator for which the most named columns are found in the first line.
 
-    The result is None if the line has none of these columns with any separator.
+    The result is None if no separator yields any of these columns.
     """
 
     def found(cells: List[str]) -> int:
@@ -180,8 +180,8 @@ def table_records(text: str, path: str, separator: str = "\t", header: bool = Tr
 def is_quoted(text: str) -> bool:
     """Return whether the cells of a tab-separated table are quoted as in CSV.
 
-    Programs that write CSV put quotation marks around all cells, or around those that have one, and
-    double each quotation mark within a cell.
+    Programs that write CSV put quotation marks around all cells, or only around cells that contain
+    a quotation mark, and double each quotation mark within a cell.
     """
     cells = [cell for line in text.split("\n") for cell in line.split("\t") if cell]
     marked = [cell for cell in cells if '"' in cell]
@@ -214,9 +214,12 @@ def _rows(text: str, path: str, separator: str) -> Iterator[Tuple[int, List[str]
 def _is_header(names: List[str], mark: str) -> bool:
     """Return whether the cells of a line look like the names of columns.
 
+    Two known field names are enough, or one if each cell is a single word.  In a line split at
+    tabs, the name of a document id field is enough.
+
     Args:
         names: cells of the line.
-        mark: separator of the cells; after splitting at tabs, one document id field is enough.
+        mark: separator at which the line was split.
     """
     if len(names) < 2:
         return False

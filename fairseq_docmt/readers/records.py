@@ -92,8 +92,8 @@ def read(records: Records, path: str, wanted: Wanted) -> Documents:
 
     Raises:
         UserError: a record lacks a document id or the text, there are several systems and none is
-            named, segment numbers are incomplete or repeated, or records without numbers are not
-            together.
+            named, segment numbers are incomplete or repeated, or records of a document without
+            segment numbers are separated by another document.
     """
     records = [*records]
     wanted, records = _of_one_system(records, path, wanted)
@@ -129,7 +129,7 @@ def _of_one_system(records: list, path: str, wanted: Wanted) -> Tuple[Wanted, li
     the first system.
 
     Returns:
-        ``wanted``, without a ``chosen`` name that was used to choose the system, and the records.
+        ``wanted``, with ``chosen`` set to None if it named the system, and the selected records.
     """
     names = [wanted.fields["system"]] if "system" in wanted.fields else SYSTEM_FIELDS
     systems = [value_of(record, names) for _, record in records]
@@ -271,7 +271,18 @@ def _text(where: str, record: dict, wanted: Wanted) -> str:
 
 
 def _only(where: str, values: dict, fields: List[str], name: Optional[str]):
-    """Return the text of the named system; if it is not there, the text of the only system."""
+    """Return the value of the named system, or the only value if that system is missing.
+
+    Args:
+        where: place of the record in messages.
+        values: field with nested values, such as system -> text.
+        fields: names that lead to this field, for messages.
+        name: name of the system; None for other roles.
+
+    Raises:
+        Lacks: there are no values.
+        UserError: there are several values, and none is of the named system.
+    """
     if name in values:
         return values[name]
     if not values:

@@ -46,7 +46,7 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
 
 
 def _language(documents, wanted: Wanted) -> Optional[str]:
-    """Return the language of the texts of a role; None if they name no or several languages."""
+    """Return the language of the texts of a role; None unless all name the same one."""
     tag, _ = ELEMENTS[wanted.role]
     found = {text.get("lang") for element in documents for text in element.findall(tag)}
     return found.pop() if len(found) == 1 else None

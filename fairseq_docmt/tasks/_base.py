@@ -52,8 +52,8 @@ class DocumentTranslationTask(DocumentDataTask):
     """Base class of the document tasks.
 
     A subclass defines the spans of documents for training (:meth:`training_spans`) and decoding
-    (:meth:`parts`), and the options stored in checkpoints.  Its values of ``--decoding``,
-    each with its search, are registered in :mod:`fairseq_docmt.generation.decodings`.
+    (:meth:`parts`), and the options stored in checkpoints.  The searches that ``--decoding`` can
+    choose for it are registered in :mod:`fairseq_docmt.generation.decodings`.
     """
 
     #: registered name
@@ -309,7 +309,7 @@ class DocumentTranslationTask(DocumentDataTask):
     def scoring_references(self) -> Iterator[None]:
         """Switch temporarily to a decoding that can score the references of sentences in any order.
 
-        This is ``--decoding window`` for sliding windows; other tasks keep their decoding.
+        The sliding-window task switches to ``--decoding window``; other tasks keep their decoding.
         """
         before = self.search
         if self.decoding_of_references is not None:

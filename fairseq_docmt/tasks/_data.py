@@ -69,7 +69,7 @@ class DocumentDataTask(PreparedTextTask):
     def source_spans(
         self, index: DocumentIndex, src_sizes, tgt_sizes=None
     ) -> Optional[Callable[[np.ndarray], np.ndarray]]:
-        """Return a function that extends spans by further source sentences; None if there are none.
+        """Return a function that adds sentences to spans on the source side; None to add none.
 
         Args:
             index: sentences and documents.
@@ -228,7 +228,7 @@ class DocumentDataTask(PreparedTextTask):
         return self._decoding_input.of_corpus(dataset, *args, **kwargs)
 
     def end_if_done(self, dataset: DocumentView, batches: ResumableIterator) -> None:
-        """End resumed training at once if its limit, such as ``--max-update``, is already reached.
+        """End resumed training without an update if a limit such as ``--max-update`` is reached.
 
         Otherwise fairseq would do one more update.
         """

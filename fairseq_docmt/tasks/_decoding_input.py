@@ -68,8 +68,8 @@ class DecodingInput:
     def _units(self, lines: Lines, index, empty_lines=(), opened=None) -> DecodingUnits:
         """Cut documents into units of sentences to translate together; omit overlong sentences.
 
-        The result lists the omitted sentences.  Without ``--skip-invalid-size-inputs-valid-test``,
-        making batches of it raises an error if there are any.
+        The result lists the omitted sentences.  If there are any, dividing the units into batches
+        raises an error, unless ``--skip-invalid-size-inputs-valid-test`` is given.
 
         Args:
             lines: lines of the corpus or input.
@@ -306,7 +306,7 @@ def _check_constraints(packed: Tensor, symbols: Symbols, lines_before: int) -> N
         packed: (lines, length) constraints as packed by fairseq: in each row their number, then the
             words of each constraint and a 0, which is also the index of ``<s>``.
         symbols: symbols of the target dictionary.
-        lines_before: number of earlier lines of the input.
+        lines_before: number of earlier lines of the input, for line numbers in messages.
 
     Raises:
         UserError: a constraint is blank or contains a reserved symbol.

@@ -105,7 +105,7 @@ def check_in_training(task) -> None:
     Decoding options may be meant for validation, so they only cause a warning.
 
     Args:
-        task: document task, whose ``start`` is known.
+        task: document task whose ``start`` is set: the checkpoint to start from, or None.
 
     Raises:
         UserError: an option would have no effect; the message names it.
@@ -160,7 +160,7 @@ def report_of_optimizer(optimizer) -> None:
 
 
 def report_in_streams(task) -> None:
-    """Warn about options for the order of batches that streams ignore, such as ``--curriculum``."""
+    """Warn about batch-order options that have no effect on streams, such as ``--curriculum``."""
     given = {"--curriculum": task.cfg.curriculum, "--grouped-shuffling": task.cfg.grouped_shuffling}
     names = [name for name, value in given.items() if value]
     if names:

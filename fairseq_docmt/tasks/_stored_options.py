@@ -88,7 +88,7 @@ class StoredOptions:
         return values
 
     def _known(self, stored: dict) -> Dict[str, Any]:
-        """Return the stored values of options and learned values that this task also has."""
+        """Return those stored values that belong to options or learned values of this task."""
         return {name: stored[name] for name in {**self.defaults, **self.learned} if name in stored}
 
     def _check_ensemble(self, stored: dict) -> None:

@@ -74,7 +74,7 @@ def mixed(task, corpus: DocumentCorpus, spans: Spans) -> Tuple[DocumentCorpus, S
 
     Returns:
         The joined corpus, and a function that draws its spans anew for each epoch.  Without
-        ``--sentence-data``, both arguments are returned unchanged.
+        ``--sentence-data``, ``corpus`` and ``spans`` are returned unchanged.
 
     Raises:
         UserError: the pairs are missing or damaged, or were binarised with other dictionaries.

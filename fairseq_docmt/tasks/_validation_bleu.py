@@ -132,7 +132,7 @@ class ValidationBleu:
         self._next = view, iterator
 
     def score(self, task, units: dict, found: list) -> BLEUScore:
-        """Return the BLEU of a batch of sentences; set :attr:`statistics` for document BLEU.
+        """Return a batch's sacrebleu ``BLEUScore``; set :attr:`statistics` for document BLEU.
 
         Args:
             task: document task with ``--eval-bleu``.

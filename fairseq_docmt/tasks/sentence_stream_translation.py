@@ -118,7 +118,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         return StreamView(corpus, fits, self.formats)
 
     def get_batch_iterator(self, dataset, *args, **kwargs):
-        """Return an iterator over the batches of a stream or of sentences to decode.
+        """Return an iterator over batches, of the stream in training and of units in decoding.
 
         Raises:
             UserError: ``--batch-size`` is missing, or a sentence is too long.

@@ -175,7 +175,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         return partial(cut, stride=stride, sample_size=sample_size)
 
     def source_spans(self, index: DocumentIndex, src_sizes, tgt_sizes=None):
-        """Return a function that adds ``--next-sentences`` to source spans; None if that is 0."""
+        """Return a function extending source spans by ``--next-sentences``; None if that is 0."""
         number = self.options["next_sentences"]
         if number == 0:
             return None

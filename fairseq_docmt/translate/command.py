@@ -6,7 +6,7 @@ r"""Translate documents from files to files.
 
 Input formats; the output has the same format, with translations added or in place of the source:
 
-  text       one sentence per line, a blank line between documents; or with --docids; with
+  text       one sentence per line, documents separated by blank lines or given by --docids; with
              --split-sentences lines are paragraphs and a file is one document
   jsonl      one JSON object per segment or document, with doc_id and source or text; it gets the
              field hypothesis, and nbest

@@ -118,14 +118,14 @@ def _translate(some: List[Tuple[int, Document]]) -> List[Tuple[int, Finished]]:
 
 @contextlib.contextmanager
 def running(settings: Settings, workers: int) -> Iterator:
-    """Context manager that yields a function from batches of numbered documents to translations.
+    """Context manager that provides a function for translating batches of numbered documents.
 
-    The function yields the results of the batches in their order.
+    The function takes all batches and returns an iterator over their translations, in order.
 
     Args:
         settings: model and options.
-        workers: number of processes, each with its own copy of the model; 1 for this process; 0 to
-            load no model, as all documents are done.
+        workers: number of processes, each with its own copy of the model; 1 to translate in the
+            current process; 0 to load no model, when all documents are already translated.
     """
     global _engine
     if workers == 0:

@@ -95,7 +95,7 @@ class ExportedTranslator:
         folder: folder of the model.
         decoding: ``sequential`` (default) or ``window``; for a model of documents, ``segment``
             (default) or ``sequential``.
-        device: ``cpu``, ``cuda``, or a certain GPU, such as ``cuda:1``.
+        device: ``cpu``, ``cuda``, or a specific GPU, such as ``cuda:1``.
         precision: number format of the computation (``compute_type`` of CTranslate2): ``fp16``,
             ``bf16``, or ``fp32`` for the format in which the model was exported.
         batch_size: maximum number of sentences in a batch; None to limit its tokens.
@@ -210,7 +210,7 @@ class ExportedTranslator:
     # ---- spans ---------------------------------------------------------------------------------
 
     def _source(self, document: List[List[str]], first: int, place: int) -> List[str]:
-        """Return the source of sentences ``first`` to ``place`` and ``next_sentences`` after them.
+        """Return the source of sentences ``first`` to ``place`` and of ``next_sentences`` more.
 
         The source is one list of subwords with separators between sentences.
         """
@@ -235,7 +235,10 @@ class ExportedTranslator:
         return [(int(a), int(b)) for a, b in part_spans(index, length, [(sizes, most)])]
 
     def _first(self, document: List[List[str]], place: int) -> int:
-        """Return the first sentence of the longest window up to ``place`` that fits the model."""
+        """Return the start of the longest window that fits the model.
+
+        The window ends with sentence ``place``.
+        """
         first = max(0, place + 1 - self._model.window_size)
         while first < place and len(self._source(document, first, place)) >= self._model.max_tokens:
             first += 1

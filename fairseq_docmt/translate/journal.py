@@ -11,7 +11,7 @@ from fairseq_docmt.translate.formats import Document, Hypothesis
 
 
 def fingerprint(values: dict, documents: Iterable[Document]) -> str:
-    """Return a checksum of ``values`` and of all segments, to recognise the same run."""
+    """Return a checksum of a run's settings and segments, to recognise an interrupted run."""
     digest = hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode())
     for document in documents:
         digest.update(json.dumps(document.segments).encode())

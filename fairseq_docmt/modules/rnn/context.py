@@ -143,7 +143,10 @@ class GatedContext(ContextualGRU):
         init_uniform(self, hidden_dim)
 
     def look_back(self, inputs, state, seen, remembered):
-        """Return the gated summary of previous sentences, (rows, l), zeros if there are none."""
+        """Return the gated summary of the previous sentences, a (rows, l) tensor of l features.
+
+        Rows without previous sentences are zeros.
+        """
         gate = torch.sigmoid(self.context_gate(torch.cat([inputs, state, seen], dim=-1)))
         vectors = remembered.states[:, 0].masked_fill(remembered.padding, 0.0)
         return gate * vectors.repeat_interleave(len(gate) // len(vectors), dim=0)

@@ -36,7 +36,8 @@ class WindowTransformerDecoder(StatefulDecoder):
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """Compute features with window attention around aligned tokens (teacher forcing).
 
-        In training, the length ratios of the batch are added to the average.
+        Arguments and results are those of ``StatefulDecoder.forward_sequence``.  In training, the
+        length ratios of the batch are added to the average.
         """
         source, source_padding, separators = batch_first_source(encoder_out)
         sentences = SourceSentences.of(separators, source_padding)

@@ -92,7 +92,7 @@ class CausalWindowAttention(CachedCausalAttention, _WindowAttention):
         return self._attend(q, tokens.keys, tokens.values, None, True, tokens.hidden, first)
 
     def _attend_latest(self, q, tokens, earlier: int) -> Tensor:
-        """Attend from the latest token to the whole cache, which has the tokens in its window only.
+        """Attend from the latest token to the whole cache, which holds only tokens in its window.
 
         Args:
             q: (rows, H, 1, d) query.
@@ -154,7 +154,7 @@ class CrossWindowAttention(_WindowAttention):
         return hidden.unsqueeze(1)
 
     def around(self, memory: AttendedSource, centers: Tensor) -> "SourceWindow":
-        """Return the source windows of single queries aligned to ``centers``, (B * N,)."""
+        """Return the source windows of a decoding step, given aligned positions (B * N,)."""
         bsz, length = memory.keys.size(0), memory.keys.size(2)
         if self.window is None or 2 * self.window + 1 >= length:
             return SourceWindow(None, None, self._hidden(memory, centers.view(bsz, -1)))

@@ -289,8 +289,8 @@ class ReferenceScorer:
     def _rows_of(self, spans: np.ndarray) -> np.ndarray:
         """Return the (n, 2) spans of sentences that the model reads as one sequence each.
 
-        These are ``spans``, unless the batch rows of the model are the sentences of whole
-        documents; then each sentence is a span of its own.
+        These are ``spans``, unless a model reads a document as a batch with one sentence per row;
+        then each sentence is a span of its own.
 
         Args:
             spans: (spans, 2) first sentence of each decoding unit, and the sentence after its last.

@@ -92,8 +92,8 @@ def voita(name: str, stem: str, entries: list) -> List[Item]:
 
     Args:
         name: file, for error messages.
-        stem: name of the file without its ending; gives the label ``phenomenon``, e.g. ``deixis``
-            for ``deixis_test``.
+        stem: name of the file without its extension; gives the label ``phenomenon``, e.g.
+            ``deixis`` for ``deixis_test``.
         entries: content of the JSON file.
     """
     phenomenon = re.sub("_(dev|test)$", "", stem)

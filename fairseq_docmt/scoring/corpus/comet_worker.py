@@ -17,7 +17,8 @@ def main(source: str, target: str) -> None:
 
     Args:
         source: file with the arguments of :func:`score`.
-        target: file for the dictionary that it returns, or for an error.
+        target: file for the dictionary that :func:`score` returns; if scoring fails, for a
+            dictionary with an ``error``.
     """
     with open(source, encoding="utf-8") as stream:
         wanted = json.load(stream)

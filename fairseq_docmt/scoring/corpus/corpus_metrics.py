@@ -141,8 +141,8 @@ def corpus_metrics(
         metrics: names of metrics, such as ``s-bleu``; keys of ``METRICS``.
         tests: ``bootstrap``, ``randomisation`` or ``sign``, any number of them.
         options: settings of the metrics.
-        samples: number of bootstrap resamples or randomisation trials; 0 for 1,000 and 10,000, the
-            defaults of sacreBLEU.
+        samples: number of bootstrap resamples or randomisation trials; 0 for sacreBLEU's defaults,
+            1,000 resamples or 10,000 trials.
 
     Raises:
         UserError: a metric needs a package or a model that is not installed.
@@ -189,7 +189,7 @@ def bleu_of_ranges(
         hypotheses: (sentences,) translations.
         references: one or more references, each (sentences,).
         size: number of positions in a range.
-        metric: BLEU of sacreBLEU.
+        metric: sacreBLEU's BLEU metric.
 
     Returns:
         Name of the range -> BLEU, in increasing order.
@@ -207,7 +207,12 @@ def bleu_of_ranges(
 
 
 def range_of(number: int, size: int) -> str:
-    """Return the name of a range of sentence positions, e.g. ``1-10`` for number 0 and size 10."""
+    """Return the name of a range of sentence positions, such as ``1-10``.
+
+    Args:
+        number: index of the range, from 0.
+        size: number of positions in a range.
+    """
     return f"{number * size + 1}-{(number + 1) * size}"
 
 
@@ -236,7 +241,7 @@ def _by_group(
     Args:
         texts: test set.
         kind: definition of the metric.
-        metric: metric of sacreBLEU.
+        metric: the sacreBLEU metric.
         statistics: system -> (segments, statistics) array of the metric's statistics.
 
     Returns:
@@ -274,7 +279,7 @@ def _result(
     Args:
         translations: test set.
         kind: definition of the metric.
-        metric: metric of sacreBLEU.
+        metric: the sacreBLEU metric.
         statistics: system -> (segments, statistics) array of the metric's statistics.
         signature: signature for the result.
         tests, samples: significance tests and their number of samples, as in
@@ -309,7 +314,7 @@ def statistics_of(
     Args:
         systems: name -> segments.
         references: one or more references, each a list of segments.
-        metric: metric of sacreBLEU.
+        metric: the sacreBLEU metric.
 
     Returns:
         System -> (segments, statistics) float64 array; with this type, counts are exact and matrix

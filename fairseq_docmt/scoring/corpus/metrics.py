@@ -135,8 +135,8 @@ def choose_tokenizer(
         lines: target text.
 
     Returns:
-        The name of sacreBLEU's tokenizer, None for the default (13a); and a note if the language
-        chose the tokenizer or 13a does not suit the text, else None.
+        The name of sacreBLEU's tokenizer, None for the default (13a); and a note if the tokenizer
+        was chosen by language, or if 13a does not suit the text, else None.
     """
     if given:
         return given, None
@@ -273,7 +273,7 @@ def by_position(
 
 
 def note_places(args: argparse.Namespace, texts: Translations) -> None:
-    """Append the tokenizer of :func:`by_position` to the notes, unless s-BLEU is there to name it.
+    """Add a note on the tokenizer of :func:`by_position`, unless s-BLEU's signature names it.
 
     Args:
         args: options of :func:`add_metric_arguments`.

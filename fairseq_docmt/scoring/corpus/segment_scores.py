@@ -225,7 +225,7 @@ def _in_order(scores: List[float], where: str, texts: Translations) -> List[floa
 
     Args:
         scores: scores of all segments in the files, or only of the evaluated segments.
-        where: place in messages.
+        where: where the scores come from, for messages.
         texts: test set; ``kept`` says which segments are evaluated.
 
     Raises:
@@ -266,7 +266,7 @@ def _number(value, where: str) -> float:
     """Convert the value of a score to a number.
 
     Raises:
-        UserError: the value is not a finite number, such as ``None`` in files of mt-metrics-eval.
+        UserError: the value, such as ``None`` in files of mt-metrics-eval, is not a finite number.
     """
     try:
         found = float(value)

@@ -118,12 +118,12 @@ def from_arguments(args: argparse.Namespace) -> Candidates:
 def tokenizer_for(
     args: argparse.Namespace, candidates: Candidates, lines: Sequence[str]
 ) -> Optional[str]:
-    """Return the tokenizer of BLEU, None for the default (13a), and print a note if there is one.
+    """Choose BLEU's tokenizer (None for the default, 13a); print a note on the choice, if any.
 
     Args:
         args: options with ``tokenize``.
         candidates: candidates of all sentences.
-        lines: target text.
+        lines: target text, to check whether 13a suits it.
     """
     tokenizer, note = choose_tokenizer(args.tokenize, candidates.language, lines)
     if note:
@@ -252,7 +252,7 @@ def _read_lists(
 
 
 def write(args: argparse.Namespace, candidates: Candidates, choice: Sequence[int]) -> None:
-    """Write the chosen translations to ``--out``, and print notes.
+    """Write the chosen translations to ``--out``; print the candidates' notes and a summary.
 
     Args:
         args: options ``out`` and ``to`` (the format).

@@ -445,7 +445,7 @@ def documents_of(
         index: document boundaries.
         ids: (documents,) names of the documents; None to name them by their numbers, from 1.
         segments: (segments,) text of all documents.
-        numbers: (segments,) names of the segments in their documents, or None.
+        numbers: (segments,) names of the segments in their documents; None if they have none.
     """
     names = ids or [str(number) for number in range(1, index.num_documents + 1)]
     return [

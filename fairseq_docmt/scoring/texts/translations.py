@@ -53,7 +53,7 @@ class Translations(NamedTuple):
         groups: (segments,) group of each segment, by which scores are reported; None for no groups.
         notes: notes for the user on how the texts were matched and what looks wrong.
         aligned: system -> report, for systems whose text was aligned with the reference.
-        language: code of the target language, if a file shows it by its content or its ending.
+        language: code of the target language; None if no file's content or extension shows it.
         procedure: changes to the texts, such as ``missing:skip``, for the signature.
     """
 
@@ -453,9 +453,9 @@ def _gap_notes(texts: Translations, gone: np.ndarray, why: str) -> List[str]:
 
 
 def language_of(texts: Sequence[Input]) -> Optional[str]:
-    """Detect the target language by the content or ending of a file; None if nothing shows it.
+    """Return the target language that a file's content or extension shows; None if none does.
 
-    Only endings for languages without spaces between words count, such as ``.zh``.
+    Only extensions for languages without spaces between words count, such as ``.zh``.
     """
     for text in texts:
         ending = text.path.rpartition(".")[2]

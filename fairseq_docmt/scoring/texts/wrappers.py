@@ -279,7 +279,7 @@ def _kind(text: str, wanted: str, source: Optional[str], script: Optional[Patter
 
 
 def _object_in(text: str) -> Optional[Match]:
-    """Find the beginning of a JSON object with a key; None if there is no object."""
+    """Return the match of a JSON object's opening brace and first key; None if there is none."""
     return _KEY.search(text, 0, text.rfind("}") + 1)
 
 
@@ -292,7 +292,7 @@ _SEARCHES: Dict[str, Callable[[str], Optional[Match]]] = {
 
 
 def _script_of(sentences: Sequence[str]) -> Optional[str]:
-    """Return the name of the script of most letters; None if there are no letters."""
+    """Return the name of the most frequent script; None without letters of a known script."""
     text = "".join(sentences[:1000])
     counts = {name: len(re.findall(f"[{letters}]", text)) for name, letters in _SCRIPTS.items()}
     best = max(counts, key=lambda name: counts[name])

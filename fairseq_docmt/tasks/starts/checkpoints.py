@@ -1,4 +1,4 @@
-"""Checks of checkpoints to decode or to start training from, and of the models that load them."""
+"""Checks of checkpoints, used for decoding or as a start of training, and of their models."""
 
 import ast
 import dataclasses

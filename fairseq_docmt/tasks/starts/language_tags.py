@@ -69,7 +69,10 @@ class TagOptions(NamedTuple):
         return (*self.unknown, *DOCUMENT_SYMBOLS)
 
     def record(self) -> dict:
-        """Return the tags to store in a checkpoint of the new model, which knows all symbols."""
+        """Return the options to store in the checkpoints of this training.
+
+        ``unknown`` is empty there, because the trained model has all symbols.
+        """
         return {**self._asdict(), "unknown": []}
 
     def extend(self, dictionary: Dictionary) -> None:
@@ -77,7 +80,7 @@ class TagOptions(NamedTuple):
         insert_symbols(dictionary, self.symbols)
 
     def tags(self, src_dict: Dictionary, tgt_dict: Dictionary) -> LanguageTags:
-        """Return the token indices of the tags, assigned to their positions in source and target.
+        """Return the token indices of the tags, in the fields of :class:`LanguageTags`.
 
         Raises:
             UserError: a language has no tag.
@@ -143,7 +146,7 @@ def adopted(cfg, task_state: dict) -> TagOptions:
 
     Args:
         cfg: options of the task.
-        task_state: state of the task in the checkpoint.
+        task_state: state of the task in the checkpoint, which must contain tags.
 
     Raises:
         UserError: the options contradict the checkpoint.
@@ -165,7 +168,7 @@ def adopted(cfg, task_state: dict) -> TagOptions:
 
 
 def of_dictionaries(options: TagOptions, src_dict, tgt_dict) -> LanguageTags:
-    """Add the tags to both dictionaries and return their indices.
+    """Add the tags to both dictionaries; return the result of :meth:`TagOptions.tags`.
 
     Raises:
         UserError: a language has no tag.
@@ -199,7 +202,7 @@ def _completed(cfg, kind: str, languages: List[str], pretrained: bool) -> TagOpt
 
 
 def _kind_of(task: str, settings: dict) -> Optional[str]:
-    """Return the value of ``--language-tags`` for a checkpoint of fairseq; None if it has no tags.
+    """Return the value of ``--language-tags`` for a fairseq checkpoint; None if it has no tags.
 
     Args:
         task: name of the checkpoint's task.
