@@ -82,7 +82,7 @@ class AttendedSentences(NamedTuple):
     known: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "AttendedSentences":
-        """Select the previous sentences of the sentences at the indices ``sentences``, (n,)."""
+        """Select the keys, values and masks for the sentences at the 1-D indices ``sentences``."""
         return AttendedSentences(*(x.index_select(0, sentences) for x in self))
 
     def reorder(self, rows: BeamRows) -> "AttendedSentences":

@@ -43,7 +43,10 @@ class RecentTokens(NamedTuple):
         return self._each(lambda x, added, dim: torch.cat([x, added], dim), new)
 
     def right_aligned(self, padding: Optional[Tensor]) -> "RecentTokens":
-        """Move the padding (rows, T) of each row from its end to its beginning."""
+        """Return the cache with the padding of each row moved from its end to its beginning.
+
+        ``padding`` is (rows, T), True at padding among the latest T tokens; None without padding.
+        """
         if padding is None:
             return self
         columns = torch.arange(self.keys.size(2), device=padding.device)
@@ -84,7 +87,9 @@ class RecentTokens(NamedTuple):
 
 
 class AttentionProjections(nn.Module):
-    """Base class of all attention modules; parameters can come from a trained transformer.
+    """Base class of attention modules: the query, key, value and output projections.
+
+    Parameters can come from a trained transformer.
 
     Args:
         embed_dim: size of queries and outputs.
@@ -168,7 +173,7 @@ class CachedCausalAttention:
         need_state: bool = False,
         **_,
     ) -> Tuple[Tensor, Optional[RecentTokens]]:
-        """Attend from one or more new tokens of each row.
+        """Attend from each of one or more new tokens of a row to itself and to earlier tokens.
 
         Args:
             x: (rows, T, C) input, right-padded.
@@ -359,7 +364,8 @@ class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
             begin: function from the layer and its inputs to the state of each group before these
                 tokens.
             padding: (rows, T) True at padding, None without padding; only needed for new states.
-            need_state: whether the states after these tokens are needed.
+            need_state: whether the states after these tokens are needed; otherwise the part
+                ``recent`` of the new states may be None.
             between: sublayer between causal and cross attention, a function of all groups; or None.
             weights: list to which cross attention weights (rows, T, S), averaged over heads, are
                 appended; or None.

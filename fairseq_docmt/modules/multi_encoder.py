@@ -77,7 +77,7 @@ class ContextEncoder(TransformerEncoderBase):
     def upgrade_state_dict_named(self, state_dict, name):
         """Add fairseq's version entry if the checkpoint lacks this encoder.
 
-        Without it fairseq would drop the final layer norm.
+        Without this entry, fairseq would drop the final layer norm.
         """
         state_dict.setdefault(f"{name}.version", self.version)
         return super().upgrade_state_dict_named(state_dict, name)

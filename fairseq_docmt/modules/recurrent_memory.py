@@ -241,7 +241,7 @@ class SentenceMemory(nn.Module):
 
 
 def build_memories(cfg, side: str) -> nn.ModuleDict:
-    """Create the memories of the ``encoder`` or ``decoder``, a dict keyed by layer number."""
+    """Create a dict, keyed by layer number, of the memories of the ``encoder`` or ``decoder``."""
     of_side = getattr(cfg, side)
     return nn.ModuleDict(
         {
@@ -345,7 +345,10 @@ class MemoryEncoderLayer(Sublayers, TransformerEncoderLayerBase):
 
 
 def _length_first(function, x, *more):
-    """Apply a function that takes (T, B, C) states and ``more`` arguments to (B, T, C) states."""
+    """Apply a function of (T, B, C) states to ``x``, (B, T, C); return (B, T, C).
+
+    ``more`` are further arguments of the function, passed unchanged.
+    """
     return function(x.transpose(0, 1), *more).transpose(0, 1)
 
 
@@ -366,7 +369,7 @@ class MemoryTransformerEncoder(StreamEncoder):
         return wrapped(MemoryEncoderLayer(cfg), cfg)
 
     def encode(self, src_tokens, stream):
-        """Encode sentences, with memories; rows are computed in groups of similar length.
+        """Encode sentences and update the memories, with rows in groups of similar length.
 
         Each layer processes all groups before the next layer starts, because its memory needs all
         sentences.

@@ -38,7 +38,7 @@ def split_order(order: Tensor, bsz: int, beams: int) -> BeamRows:
     sentence with one beam.
 
     Args:
-        order: (rows,) former row of each row.
+        order: (rows,) former index of each row.
         bsz: current number of sentences.
         beams: current number of beams of each sentence; 1 before beam search starts.
     """

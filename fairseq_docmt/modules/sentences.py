@@ -62,7 +62,7 @@ class CausalSentenceAttention:
         *,
         sentences: Tensor,
     ) -> Tuple[Tensor, Optional[RecentTokens]]:
-        """Attend from one or more new tokens of each row.
+        """Attend from each of one or more new tokens of a row to itself and to earlier tokens.
 
         Args:
             x: (rows, T, C) input, right-padded.

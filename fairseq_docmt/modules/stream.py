@@ -137,7 +137,7 @@ class Stream(NamedTuple):
 class RowGroups:
     """Rows of a batch in groups of similar length.
 
-    Results equal those of the whole batch, except at padding.
+    Computing each group separately gives the results of the whole batch, except at padding.
 
     Args:
         grouping: :class:`~fairseq_docmt.data.batch.RowGrouping`; None for all rows in one group.

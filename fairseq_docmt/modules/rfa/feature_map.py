@@ -18,7 +18,7 @@ FEATURE_MAPS = ("sincos", "positive")
 
 
 class FeatureOptions(NamedTuple):
-    """Options of random feature attention.
+    """Options of random feature attention: feature map, random matrices and denominator.
 
     Attributes:
         random_vectors: number of random vectors of each head; there are twice as many features.

@@ -36,7 +36,8 @@ class SentenceWeights(NamedTuple):
     """Decay and token weights of H gates for T tokens and the token after them.
 
     Attributes:
-        log_decay: (H, B, T + 1) logarithm of ``f_t``; 0 except at the first token of a sentence.
+        log_decay: (H, B, T + 1) logarithm of the gate ``f_t``; 0 except at the first token of a
+            sentence.
         token_weight: (H, B, T + 1) weight of each token, None if all are 1.
     """
 
@@ -290,7 +291,7 @@ class SourceFeatures(NamedTuple):
         return memory._replace(summary=Summary(*map(take, self.summary))).for_few_queries()
 
     def for_few_queries(self) -> "SourceFeatures":
-        """Change the memory layout to one that is fast for single queries."""
+        """Return the source features in a memory layout that is fast for single queries."""
         if self.summary is None:
             return self
         sums = for_few_queries(self.summary.sums, self.summary.sums.dtype)

@@ -85,7 +85,7 @@ class Lookup(NamedTuple):
         return Lookup(*(x.index_select(0, sentences) for x in self))
 
     def read(self, hidden: Tensor, attention: Tensor, gate: CacheGate):
-        """Match contexts with slots (equation 5), read values, compute the gate (equation 8).
+        """Match contexts with slots (equation 5), read values and compute the gate (equation 8).
 
         Args:
             hidden: (rows, T, d) decoder states.
@@ -122,7 +122,7 @@ class CacheDecoder(GRUDecoder):
 
     The recurrence is independent of the cache, so with teacher forcing the states of all sentences
     are computed first. The sentences of each document are then written to its cache one after
-    another, and the cache is read for all of them at once.
+    another, and then all sentences read, in parallel, what their caches held before them.
 
     Args:
         *args: see :class:`~fairseq_docmt.modules.rnn.gru_decoder.GRUDecoder`.
@@ -209,7 +209,8 @@ class CacheDecoder(GRUDecoder):
     def prefill(self, new_tokens, encoder_out, incremental_state):
         """Feed (B, T) right-padded tokens to the incremental state in a single pass.
 
-        The steps of a search are recorded for :meth:`next_doc_state`.
+        If the first call feeds a single token, as in a search, this and the following steps are
+        recorded for :meth:`next_doc_state`.
         """
         if stored_state(incremental_state) is None and new_tokens.size(1) == 1:
             trace = SearchTrace(len(encoder_out["stream"].starts))

@@ -215,9 +215,9 @@ class PreviousSentenceEncoder(ContextGRUEncoder):
 class HierarchicalEncoder(ContextGRUEncoder):
     """Encoder that starts from a summary of three previous source sentences (Wang et al. 2017).
 
-    One GRU reads each sentence, another reads their last states; the last state of the second is
-    the summary D. As in the authors' code, D is the initial state of all encoder layers; it is zero
-    without previous sentences.
+    One GRU reads each sentence, a second GRU reads the last states of the first; the last state of
+    the second is the summary D. As in the authors' code, D is the initial state of all encoder
+    layers; it is zero without previous sentences.
     """
 
     #: number of previous sentences, as in the paper
@@ -318,7 +318,7 @@ class SourceContextDecoder(GRUDecoder):
 
 
 class PreviousTargetDecoder(GRUDecoder):
-    """GRU decoder that reads its own last state of the previous sentence (PrevTrg).
+    """GRU decoder that reads its state at the end of the previous sentence (PrevTrg).
 
     Maruf and Haffari (2018), section 5.2: in the lowest layer, a projection of that state is added
     to the gates at all steps. The sentences of a document are read one after another; gradients

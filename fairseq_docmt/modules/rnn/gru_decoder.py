@@ -125,7 +125,7 @@ class PerSentence(NamedTuple):
     """One vector for each of B sentences, shared by its beams.
 
     Attributes:
-        values: (B, d).
+        values: (B, d) vectors.
     """
 
     values: Tensor

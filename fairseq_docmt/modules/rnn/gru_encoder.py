@@ -86,7 +86,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         Args:
             src_tokens: (B, S) tokens.
             stream: documents of the rows.
-            initial: (2 layers, B, d) initial states; zeros by default.
+            initial: (2 * layers, B, d) initial states; zeros by default.
         """
         output, last = self.read(self.gru, src_tokens, initial)
         return {

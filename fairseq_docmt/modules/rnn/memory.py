@@ -14,7 +14,7 @@ from fairseq_docmt.ops.recall import recall_others, sentences_per_document
 
 
 class VectorCache:
-    """Least recently used cache of sentence vectors, in CPU memory.
+    """Cache of sentence vectors in CPU memory that drops the least recently used ones.
 
     It is not saved in checkpoints. Each process has its own.
 
