@@ -65,11 +65,15 @@ def _none(language: str) -> LineFunction:
 
 
 def truecaser(model_path: str) -> LineFunction:
-    """Return a function that truecases a tokenized line with a Moses model."""
+    """Return a function that truecases a tokenized line with a Moses model.
+
+    As in Moses, it changes the first word of a sentence and unknown words only.
+    """
     from sacremoses import MosesTruecaser
 
     moses = MosesTruecaser(model_path)
-    return lambda line: moses.truecase(line, return_str=True)
+    # Otherwise sacremoses changes known words too, e.g. "sie" (they) to "Sie" (formal you).
+    return lambda line: moses.truecase(line, return_str=True, use_known=True)
 
 
 def subword_segmenter(codes_path: str) -> LineFunction:

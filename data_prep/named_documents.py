@@ -11,7 +11,7 @@ on both sides, apart from an extension such as ``.de``.
 
 import argparse
 from pathlib import Path
-from typing import Dict, Iterator, Set
+from typing import Dict, Iterator
 
 from check_documents import CorpusError
 from documents import Document, paired_lines, reader_parser, run_reader
@@ -25,26 +25,18 @@ def documents_of_lines(source: str, target: str, docids: str) -> Iterator[Docume
     """Yield the documents of two parallel files, given a file with the document id of each line.
 
     Raises:
-        CorpusError: there are more or fewer ids than lines, or a document's lines are not
-            consecutive.
+        CorpusError: there are more or fewer ids than lines.
+        UserError: the lines of a document are not consecutive.
     """
     names = read_docids(docids)
     document: Document = []
-    begun: Set[str] = set()
     number = 0
     for number, pair in enumerate(paired_lines(source, target), start=1):
         if number > len(names):
             break
-        name = names[number - 1]
-        if number == 1 or name != names[number - 2]:
+        if number == 1 or names[number - 1] != names[number - 2]:
             yield document
             document = []
-            if name in begun:
-                raise CorpusError(
-                    f"{docids}: line {number} goes on with document {name}, which ended before; "
-                    "lines of a document must follow each other"
-                )
-            begun.add(name)
         document.append(pair)
     if number != len(names):
         more = "more" if number > len(names) else f"{number:,}"

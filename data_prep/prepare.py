@@ -194,7 +194,7 @@ class Preparation:
 
     def _truecaser(self, language: str) -> Step:
         path = self.folder / f"truecase.{language}"
-        return Step(line_functions.truecaser, [str(path)], files=[path])
+        return Step(line_functions.truecaser, [str(path)], [path], ["known words stay"])
 
     def _segmenter(self, language: str) -> Step:
         path = self._subword_model(language)

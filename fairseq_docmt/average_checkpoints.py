@@ -217,5 +217,7 @@ def main() -> None:
     args = _parser().parse_args()
     check_output(args.output)
     paths = chosen(args)
+    if os.path.realpath(args.output) in map(os.path.realpath, paths):
+        raise UserError(f"--output {args.output} is one of the checkpoints; give another file")
     torch_persistent_save(average(paths), args.output)
     print(f"average of {', '.join(paths)} in {args.output}")

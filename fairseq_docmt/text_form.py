@@ -241,4 +241,4 @@ def _truecaser(path: str) -> Callable[[str], str]:
             f"{path} is not a truecasing model; give the file truecase.* that data_prep/prepare.py "
             "--truecase has saved"
         ) from None
-    return lambda sentence: moses.truecase(sentence, return_str=True)
+    return lambda sentence: moses.truecase(sentence, return_str=True, use_known=True)

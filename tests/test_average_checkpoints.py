@@ -177,6 +177,7 @@ def test_checkpoints_that_seem_to_be_of_two_trainings(tmp_path, capsys):
             "--inputs nowhere not found; give",
         ),
         (["--inputs", "{one}", "--output", "{folder}"], "--output .* is a folder; give a file"),
+        (["--inputs", "{one}", "--output", "{one}"], "--output .* is one of the checkpoints; giv"),
         (["--inputs", "{one}", "--output", "nowhere/x.pt"], "folder .*nowhere of --output not fou"),
     ],
 )
@@ -202,7 +203,8 @@ def test_as_a_command(tmp_path):
     one = made_up(tmp_path / "one.pt", w=torch.zeros(2))
     two = made_up(tmp_path / "two.pt", w=torch.ones(2))
     command = [sys.executable, "-m", "fairseq_docmt", "average", "--inputs", one, two]
-    done = subprocess.run([*command, "--output", two], capture_output=True, text=True, check=True)
-    assert done.stdout == f"average of {one}, {two} in {two}\n" and done.stderr == ""
-    assert torch.load(two, weights_only=False)["model"]["w"].tolist() == [0.5, 0.5]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.pt", "two.pt"]
+    out = str(tmp_path / "out.pt")
+    done = subprocess.run([*command, "--output", out], capture_output=True, text=True, check=True)
+    assert done.stdout == f"average of {one}, {two} in {out}\n" and done.stderr == ""
+    assert torch.load(out, weights_only=False)["model"]["w"].tolist() == [0.5, 0.5]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.pt", "out.pt", "two.pt"]

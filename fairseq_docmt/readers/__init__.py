@@ -127,7 +127,8 @@ def read_docids(path: str) -> List[str]:
     """Read the document id of each line, from the last of its tab-separated columns (as in WMT).
 
     Raises:
-        UserError: the file is missing, not UTF-8 or empty, or a line has no document id.
+        UserError: the file is missing, not UTF-8 or empty, a line has no document id, or the lines
+            of a document are not consecutive.
     """
     text = read_text(path)
     if not text.strip():
@@ -136,6 +137,14 @@ def read_docids(path: str) -> List[str]:
     ids = [line.rsplit("\t", 1)[-1].strip() for line in (lines[:-1] if not lines[-1] else lines)]
     if "" in ids:
         raise UserError(f"{path}: line {ids.index('') + 1} has no document id")
+    last = dict(zip(ids, range(len(ids))))
+    for number, name in enumerate(ids[:-1]):
+        if ids[number + 1] != name and last[name] > number:
+            again = ids.index(name, number + 1) + 1
+            raise UserError(
+                f"{path}: line {again} goes on with document {name}, which ended before; sort all "
+                "files by document"
+            )
     return ids
 
 

@@ -334,7 +334,7 @@ def test_documents_in_folders(tmp_path):
     [
         ("1\n2\n", "ids names the documents of 2 lines, but .*/s has more; give files of the same"),
         ("1\n1\n1\n1\n", "ids names the documents of 4 lines, but .*/s has 3; give files of the"),
-        ("1\n2\n1\n", "ids: line 3 goes on with document 1, which ended before; lines of a"),
+        ("1\n2\n1\n", "ids: line 3 goes on with document 1, which ended before; sort all f"),
         ("1\n\n1\n", "ids: line 2 has no document id"),
     ],
 )

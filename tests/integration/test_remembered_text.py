@@ -11,6 +11,7 @@ import prepare
 import pytest
 import tiny
 import torch
+from sacremoses import MosesTruecaser
 
 from fairseq_docmt import command_line
 from fairseq_docmt.errors import UserError
@@ -71,6 +72,17 @@ def test_raw_text_gets_the_form_of_training(prepared):
         back = [form.detokenize(language)(form.join()(line)) for line in kept.splitlines()]
         if language == "en":  # Moses does not join "'s" in German
             assert back == raw
+
+
+def test_truecasing_keeps_known_words(tmp_path):
+    """As in truecase.perl of Moses: "Sie" is more frequent, but "sie" is a word as well."""
+    path = str(tmp_path / "truecase.de")
+    lines = ["x Sie kennen Sie ,", "y sie kennt das Haus", "z das ist Sie"]
+    MosesTruecaser().train([line.split() for line in lines], save_to=path)
+    given = "Das ist sie . Sie Kennt das haus ? SIE nicht , Niemand"
+    wanted = "das ist sie . Sie kennt das Haus ? Sie nicht , Niemand"
+    assert line_functions.truecaser(path)(given) == wanted
+    assert TextForm(truecaser=path).encoder("de")(given) == wanted
 
 
 def test_chinese_words_are_joined():

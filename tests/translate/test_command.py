@@ -310,6 +310,13 @@ MISTAKES = {
 }
 
 
+def test_lines_of_a_document_that_are_apart(run, tmp_path):
+    (tmp_path / "in").write_text("w1\nw2\nw3\nw4\n")
+    (tmp_path / "ids").write_text("a\na\nb\na\n")
+    with pytest.raises(UserError, match="ids: line 4 goes on with document a, which ended before"):
+        run(tmp_path / "in", "--docids", tmp_path / "ids")
+
+
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes(run, tmp_path, name):
     text, options, message = MISTAKES[name]

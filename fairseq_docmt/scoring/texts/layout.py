@@ -1,6 +1,5 @@
 """Documents and segments of a test set, and functions that match other texts to them."""
 
-from collections import Counter
 from itertools import groupby
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
@@ -371,19 +370,9 @@ def _check_docids(text: Lines, docids: Sequence[str]) -> None:
 
 
 def _groups(docids: Sequence[str]) -> Tuple[List[str], List[int]]:
-    """Return the names and line counts of the documents, given the document id of each line.
-
-    Raises:
-        UserError: the lines of a document are not consecutive.
-    """
+    """Return the names and line counts of the documents, given the document id of each line."""
     groups = [(name, len(list(lines))) for name, lines in groupby(docids)]
-    names = [name for name, _ in groups]
-    for name, count in Counter(names).items():
-        if count > 1:
-            raise UserError(
-                f"--docids: the lines of document {name} are apart; sort all files by document"
-            )
-    return names, [size for _, size in groups]
+    return [name for name, _ in groups], [size for _, size in groups]
 
 
 def _filled(document: Document, size: int, wanted: Optional[List[str]]) -> Document:

@@ -185,7 +185,7 @@ def test_docids_say_where_documents_end(write):
     )
     assert found.systems == {"x": ["A", "", "C"]}
     assert found.index.starts.tolist() == [0, 2, 3]
-    with pytest.raises(UserError, match="the lines of document d are apart"):
+    with pytest.raises(UserError, match="mixed: line 3 goes on with document d, wh"):
         read_translations({"x": text}, [text], reading=Reading(docids=write("mixed", "d\ne\nd\n")))
     with pytest.raises(UserError, match="text has 3 lines .1 blank., but --docids has 2"):
         read_translations({"x": text}, [text], reading=Reading(docids=write("few", "d\ne\n")))
