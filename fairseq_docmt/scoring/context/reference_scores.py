@@ -169,6 +169,17 @@ class ReferenceScorer:
         kept = slice(-1, None) if last_only else slice(None)
         return [list(zip(target[kept], s[kept])) for (_, target), s in zip(pairs, found)]
 
+    def unknown_words(self, sentences: Sequence[str], is_source: bool) -> float:
+        """Return the proportion of tokens in sentences that are not in the dictionary.
+
+        Args:
+            sentences: sentences as they are scored, before preprocessing.
+            is_source: whether they are of the source side.
+        """
+        sides = (self.task.target_dictionary, self.task.source_dictionary)
+        tokens = torch.cat(self._encoded(sentences, is_source))
+        return float(tokens.eq(sides[is_source].unk()).double().mean())
+
     def _encoded(self, sentences: Sequence[str], is_source: bool) -> Sentences:
         for text in sentences:
             if (text, is_source) not in self._known:

@@ -78,7 +78,7 @@ def from_arguments(
 ) -> NoisyChannel:
     """Load the language model and the channel model named on the command line.
 
-    A warning is logged if many words of the candidates are unknown to the language model.
+    A warning is logged if many words are unknown to a model.
 
     Args:
         args: options of the command line.
@@ -102,7 +102,7 @@ def from_arguments(
         raise UserError("--text-form is for --language-model and --channel; give one of them")
     if args.language_model_context is not None and args.language_model_context < 0:
         raise UserError("--language-model-context must not be negative; 0 reads no sentences")
-    channel = _channel(args) if args.channel else None
+    channel = _channel(args, candidates) if args.channel else None
     if not args.language_model:
         return NoisyChannel(None, channel)
     encode = str
@@ -128,8 +128,35 @@ def from_arguments(
     return NoisyChannel(model, channel)
 
 
-def _channel(args: argparse.Namespace) -> ReferenceScorer:
-    """Load the channel model; it preprocesses texts itself only if ``--text-form`` is given."""
+def _channel(args: argparse.Namespace, candidates: Candidates) -> ReferenceScorer:
+    """Load the channel model; it preprocesses texts itself only if ``--text-form`` is given.
+
+    Raises:
+        UserError: the model translates from another language than that of ``--text-form``.
+    """
     parser = argparse.ArgumentParser()
     add_model_arguments(parser)
-    return load_scorer(args.channel, parser.parse_args([] if args.text_form else ["--as-prepared"]))
+    form = [] if args.text_form else ["--as-prepared"]
+    channel = load_scorer(args.channel, parser.parse_args(form))
+    source, target = channel.task.cfg.source_lang, channel.task.cfg.target_lang
+    direction = f"--channel {args.channel} translates {source} to {target}"
+    if args.text_form and args.text_form[1] != source:
+        raise UserError(
+            f"{direction}; give a model that translates {args.text_form[1]}, the language of the "
+            "candidates (--text-form), to the language of the source"
+        )
+    sides = [("candidates", True, [text for texts in candidates.texts for text in texts])]
+    if candidates.source is not None:
+        sides.append(("source", False, candidates.source))
+    for name, is_source, sentences in sides:
+        unknown = channel.unknown_words(sentences, is_source)
+        if unknown > MANY_UNKNOWN:
+            logger.warning(
+                "%s, and does not know %.0f %% of the words of the %s; it must translate the "
+                "candidates back to the source%s",
+                direction,
+                100 * unknown,
+                name,
+                "" if args.text_form else "; if they are raw text, give --text-form",
+            )
+    return channel

@@ -409,6 +409,22 @@ def test_proposals_need_their_lines(scoring, write, tmp_path):
         scoring("rerank", nbest, *options, "--score", "proposal")
 
 
+def test_a_channel_model_of_the_wrong_direction(
+    scoring, files, window_checkpoint, back, binarised, tmp_path, caplog
+):
+    rerank = ["rerank", files[0], "--source", files[1], "--out", str(tmp_path / "o")]
+    rerank += ["--score", "channel", "--channel"]
+    scoring(*rerank, back)
+    scoring(*rerank, back, "--text-form", str(binarised), "tgt")
+    assert "does not know" not in caplog.text
+    scoring(*rerank, str(window_checkpoint))
+    for side in ("candidates", "source"):
+        assert "translates src to tgt, and does not know " in caplog.text
+        assert f" of the words of the {side}; it must translate the candidates" in caplog.text
+    with pytest.raises(UserError, match="translates src to tgt; give a model that translates tgt"):
+        scoring(*rerank, str(window_checkpoint), "--text-form", str(binarised), "tgt")
+
+
 def test_raw_text_with_unknown_words_is_noted(scoring, write, path, tmp_path, caplog):
     nbest = write("nbest", "H-0\t-1\tx y\nH-0\t-2\tv1\n")
     options = ["--source", write("s", "x\n"), "--out", str(tmp_path / "o")]
