@@ -7,6 +7,7 @@ from typing import Iterable, List
 
 import torch
 from fairseq.data.data_utils import post_process
+from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from omegaconf import OmegaConf
 
@@ -157,6 +158,28 @@ def report_of_optimizer(optimizer) -> None:
                 "--optimizer-overrides \"{'%s': ...}\"",
                 *(name, stored, value, name),
             )
+
+
+def report_of_model(task, cfg) -> None:
+    """Warn about options of the model that differ from the checkpoint that training resumes from.
+
+    Args:
+        task: document task.
+        cfg: options of the model, with all defaults.
+    """
+    if task.start is None or not task.start.resumes:
+        return
+    settings = task.start.file.settings
+    # Models of fairseq may store the options of all groups.
+    others = {name for group in settings if group != "model" for name in settings[group]}
+    others |= {*REGISTRIES, "task", "arch", "_name"}
+    changed = [
+        f"{flag(name)} {plain(getattr(cfg, name))} (before: {before})"
+        for name, before in settings.get("model", {}).items()
+        if name not in others and hasattr(cfg, name) and plain(getattr(cfg, name)) != before
+    ]
+    if changed:
+        logger.warning("training goes on with another model: %s", ", ".join(changed))
 
 
 def report_in_streams(task) -> None:

@@ -22,6 +22,7 @@ from fairseq_docmt.spans import Spans
 from fairseq_docmt.tasks import _text_folders, _training_examples
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import JoinedTranslationConfig
+from fairseq_docmt.tasks._stored_options import plain
 
 logger = logging.getLogger(__name__)
 
@@ -120,6 +121,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
             )
         _training_examples.check_probability(self.cfg, "coword_dropout")
         self._report_context_options()
+        self._report_validation()
         if self.cfg.sample_window_size and stride == size:
             raise UserError(
                 "--sample-window-size draws sizes from --window-stride to --window-size, which are "
@@ -137,6 +139,22 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         if names and not self.reads_context:
             logger.warning(
                 "made for several sentences, but --window-size is 1: %s", ", ".join(names)
+            )
+
+    def _report_validation(self) -> None:
+        """Warn if the BLEU of ``--eval-bleu`` is not of the decoding that translates documents."""
+        if not self.cfg.eval_bleu or self.options["window_size"] == 1:
+            return
+        decoding = str(plain(self.cfg.decoding) or "sequential")
+        if decoding == "sequential" and not self.cfg.gold_context:
+            logger.warning(
+                "validation decodes each sentence with the references before it, as --gold-context "
+                "does; BLEU of translated documents is often lower (--decoding window has none)"
+            )
+        elif decoding in ("overlap", "segment"):
+            logger.warning(
+                "validation reads windows one by one: its BLEU is of --decoding window, not of %s",
+                decoding,
             )
 
     def examples_decided_by(self) -> dict:

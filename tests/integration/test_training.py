@@ -162,6 +162,11 @@ def test_validation_bleu_is_over_sentences(binarised, tmp_path, caplog, cases):
             "sequential": ["--decoding", "sequential", "--gold-context"],
             "segment": ["--decoding", "window"],
         }[decoding]
+        said = {
+            "sequential": "validation decodes each sentence with the references before it, as --gol",
+            "segment": "validation reads windows one by one: its BLEU is of --decoding window, not",
+        }[decoding]
+        assert (said in caplog.text) == (task is not DOCUMENT)
         if task is DOCUMENT:
             search = ["--decoding", decoding]
         again = tiny.valid_bleu(binarised, path, *task[:2], *search)

@@ -206,3 +206,28 @@ def test_options_of_an_optimizer_that_a_resumed_training_does_not_take(binarised
     caplog.clear()
     tiny.train(binarised, tmp_path, *WINDOWS, *decay, updates=6)
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+@pytest.mark.parametrize(
+    "model, changed, said",
+    [
+        (
+            tiny.han(),
+            ["--context-sentences", "1", "--dropout", "0.3"],
+            "--dropout 0.3 (before: 0.1), --context-sentences 1 (before: 3)",
+        ),
+        (None, ["--encoder-attention-heads", "1"], "--encoder-attention-heads 1 (before: 2)"),
+    ],
+)
+def test_options_of_the_model_that_change_at_resume(
+    binarised, tmp_path, caplog, model, changed, said
+):
+    task = "sentence_stream_translation" if model else "sliding_window_translation"
+    options = ["--task", task, "--max-epoch", "1", "--batch-size", "4", "--dropout", "0.1"]
+    model = {} if model is None else {"model": model}
+    tiny.train(binarised, tmp_path, *options, **model)
+    warned = lambda: [r.message for r in caplog.records if "another model" in r.message]  # noqa: E731
+    for more, wanted in ([], []), (changed, [f"training goes on with another model: {said}"]):
+        options[3] = str(int(options[3]) + 1)
+        tiny.train(binarised, tmp_path, *options, *more, updates=99, **model)
+        assert warned() == wanted
