@@ -105,6 +105,20 @@ def _hours(state: dict) -> float:
     return (state.get("extra_state") or {}).get("previous_training_time", 0) / 3600
 
 
+def read_translation_model(path: str) -> CheckpointFile:
+    """Read the checkpoint of a translation model of this package or of fairseq.
+
+    Raises:
+        UserError: see :func:`read_checkpoint`, or the checkpoint is not of a translation model.
+    """
+    file = read_checkpoint(path)
+    if "source_lang" not in file.settings.get("task", {}):
+        raise UserError(
+            f"{path} was trained with --task {file.task}; give a model of a translation task"
+        )
+    return file
+
+
 def read_language_model(path: str) -> CheckpointFile:
     """Read the checkpoint of a fairseq language model.
 

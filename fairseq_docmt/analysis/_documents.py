@@ -12,7 +12,7 @@ import torch
 from fairseq import checkpoint_utils
 from torch import Tensor
 
-from fairseq_docmt.checkpoint_file import read_checkpoint
+from fairseq_docmt.checkpoint_file import read_translation_model
 from fairseq_docmt.data.document_view import DocumentView
 from fairseq_docmt.data.sequence_format import separator_index
 from fairseq_docmt.data.stream_view import Place, StreamView
@@ -83,9 +83,9 @@ def load(path: str, data: str):
     """Load a checkpoint; return its model, in evaluation mode, and its task.
 
     Raises:
-        UserError: the file does not exist or is damaged.
+        UserError: the file does not exist, is damaged or is not of a translation model.
     """
-    read_checkpoint(path)
+    read_translation_model(path)
     models, _, task = checkpoint_utils.load_model_ensemble_and_task(
         [path], arg_overrides={"data": data}
     )

@@ -11,10 +11,11 @@ random memory, in nats, averaged over heads, queries and sentences.
 """
 
 import contextlib
-from typing import Dict, List, NamedTuple
+from typing import Dict, List, NamedTuple, Tuple
 
 import torch
 from matplotlib import pyplot
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor, nn
 
 from fairseq_docmt._quiet import quietly
@@ -160,17 +161,26 @@ def mean_gain(model, documents) -> Dict[str, float]:
     return {name: sum(values) / len(values) for name, values in gains.items()}
 
 
+def _of_sentence(maps: MemoryMaps, sentence: int) -> Tuple[Tensor, Tensor]:
+    """Return how a memory reads a sentence, (m, T), and how the next sentence reads it, (T', m).
+
+    The weights are averaged over heads; T and T' count tokens without padding.
+    """
+    update = maps.update[sentence][:, :, maps.present[sentence]]
+    return update.mean(0), maps.output[sentence + 1][:, maps.present[sentence + 1]].mean(0)
+
+
 def _plot_maps(maps: Dict[str, MemoryMaps], words: Dict[str, List[List[str]]], sentence: int):
     """Plot how each memory reads a sentence, and how the next sentence then reads the memory."""
     figure, panels = pyplot.subplots(len(maps), 2, figsize=(12, 4 * len(maps)), squeeze=False)
     for row, (name, map_) in zip(panels, maps.items()):
         side = words[name.split()[0]]
-        update = map_.update[sentence][:, :, map_.present[sentence]].mean(0)
-        output = map_.output[sentence + 1][:, map_.present[sentence + 1]].mean(0)
+        update, output = _of_sentence(map_, sentence)
         for axes, values, tokens in ((row[0], update, side[0]), (row[1], output.T, side[1])):
             axes.imshow(values.numpy(), aspect="auto", cmap="Blues")
             axes.set_xticks(range(len(tokens)), tokens, rotation=90)
             axes.set_ylabel("memory vector")
+            axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         row[0].set_title(f"{name}: update from sentence {sentence + 1}")
         row[1].set_title(f"{name}: output to sentence {sentence + 2}")
     return figure
@@ -204,11 +214,8 @@ def _show_sentence(args, model, task) -> None:
         )
     maps = attention_maps(model, document)
     results = {
-        name: {
-            "update": m.update[sentence].mean(0).tolist(),
-            "output": m.output[sentence + 1].mean(0).tolist(),
-        }
-        for name, m in maps.items()
+        name: dict(zip(("update", "output"), (x.tolist() for x in _of_sentence(each, sentence))))
+        for name, each in maps.items()
     }
     words = _words(task, document, sentence)
     figure = _plot_maps(maps, words, sentence)

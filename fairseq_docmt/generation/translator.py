@@ -28,7 +28,7 @@ from fairseq.dataclass.configs import CommonConfig, DatasetConfig, FairseqConfig
 from omegaconf import MissingMandatoryValue, OmegaConf, ValidationError
 from torch import Tensor
 
-from fairseq_docmt.checkpoint_file import CheckpointFile, read_checkpoint
+from fairseq_docmt.checkpoint_file import CheckpointFile, read_translation_model
 from fairseq_docmt.data.sequence_format import MBART25_TASKS, MULTILINGUAL_TASK
 from fairseq_docmt.data.text_checks import Symbols, check_unicode
 from fairseq_docmt.data.tokenizers import SentencePieces
@@ -141,7 +141,7 @@ class DocumentTranslator:
         if not isinstance(checkpoint, (str, os.PathLike)):
             raise UserError(f"give the path of a checkpoint, not {checkpoint!r:.40}")
         paths = os.fspath(checkpoint).split(os.pathsep)
-        files = [read_checkpoint(path) for path in paths]
+        files = [read_translation_model(path) for path in paths]
         _refuse_multilingual(files)
         refuse_unknown(options, _options_of(files[0]))
         _check_types(options)

@@ -309,9 +309,9 @@ def _target_language(args: argparse.Namespace) -> Optional[str]:
     from fairseq import utils
     from fairseq.data import data_utils
 
-    from fairseq_docmt.checkpoint_file import read_checkpoint
+    from fairseq_docmt.checkpoint_file import read_translation_model
 
-    trained = read_checkpoint(args.model.split(os.pathsep)[0]).settings["task"]
+    trained = read_translation_model(args.model.split(os.pathsep)[0]).settings["task"]
     folder = args.data or utils.split_paths(trained.get("data", ""))[0]
     if trained.get("target_lang") or not os.path.isdir(folder):
         return trained.get("target_lang")

@@ -135,9 +135,14 @@ class ExportedTranslator:
         self._search = search
         index = int(device.partition(":")[2] or 0)
         types = {"fp32": "default", "fp16": "float16", "bf16": "bfloat16"}
-        self._engine = ctranslate2().Translator(
-            folder, *device.split(":")[:1], compute_type=types[precision], device_index=index
-        )
+        try:
+            self._engine = ctranslate2().Translator(
+                folder, *device.split(":")[:1], compute_type=types[precision], device_index=index
+            )
+        except (ValueError, RuntimeError) as error:
+            raise UserError(
+                f"--precision {precision} on {device} cannot be used: {error}"
+            ) from None
         #: words that no translation has
         self._never = [[BEGIN_OF_DOCUMENT]]
         self._batch = {"max_batch_size": batch_size or max_tokens}

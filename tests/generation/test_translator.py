@@ -9,6 +9,7 @@ import pytest
 import tiny
 import torch
 
+from fairseq_docmt.analysis._documents import load as load_to_analyse
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator, translator
 
@@ -137,3 +138,13 @@ def test_threads_can_share_a_translator(request, system, decoding):
     with concurrent.futures.ThreadPoolExecutor(len(texts)) as threads:
         found = list(threads.map(call, texts))
     assert found == [[wanted] * 2 for wanted in alone]
+
+
+def test_a_language_model_is_no_translation_model(window_checkpoint, tmp_path):
+    state = torch.load(window_checkpoint, weights_only=False)
+    state["cfg"]["task"] = {"_name": "language_modeling", "data": "data"}
+    path = str(tmp_path / "lm.pt")
+    torch.save(state, path)
+    for load in (DocumentTranslator.from_pretrained, lambda path: load_to_analyse(path, "data")):
+        with pytest.raises(UserError, match="lm.pt was trained with --task language_modeling; gi"):
+            load(path)

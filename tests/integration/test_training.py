@@ -163,7 +163,7 @@ def test_validation_bleu_is_over_sentences(binarised, tmp_path, caplog, cases):
             "segment": ["--decoding", "window"],
         }[decoding]
         said = {
-            "sequential": "validation decodes each sentence with the references before it, as --gol",
+            "sequential": "validation decodes each sentence with the references before it, as ",
             "segment": "validation reads windows one by one: its BLEU is of --decoding window, not",
         }[decoding]
         assert (said in caplog.text) == (task is not DOCUMENT)

@@ -216,6 +216,16 @@ def test_options_that_exported_models_do_not_have(folder, tmp_path, options, mes
         )
 
 
+def test_a_precision_that_the_processor_lacks(folder, monkeypatch):
+    def fail(*args, compute_type, **options):
+        raise ValueError(f"Requested {compute_type} compute type, but no")
+
+    engine = SimpleNamespace(Translator=fail)
+    monkeypatch.setattr("fairseq_docmt.translate.exported.ctranslate2", lambda: engine)
+    with pytest.raises(UserError, match="--precision bf16 on cpu cannot be used: Requested bfloat"):
+        ExportedTranslator(str(folder), precision="bf16")
+
+
 def test_other_models_are_refused(rfa_window_checkpoint, folder, checkpoint, tmp_path):
     export = ["export-ctranslate2", "--model"]
     with pytest.raises(UserError, match="is already there; remove it"):

@@ -114,6 +114,7 @@ def main(args: argparse.Namespace) -> None:
     # The English models need the parser to tell "this" as a pronoun from "this" as a determiner.
     models = [pronouns.tagger(args.source_model or SOURCE_MODEL, exclude=["ner"])]
     models.append(pronouns.tagger(args.target_model or rules.model, exclude=["ner", "parser"]))
+    pronouns.check_languages(models, args.pair)
     texts = translations.from_arguments(args)
     if len(texts.references) > 1:
         raise UserError("F1 of tagged words is defined for one reference; give --reference once")

@@ -24,6 +24,9 @@ from fairseq_docmt.scoring.texts import translations
 from fairseq_docmt.scoring.words import tags
 from fairseq_docmt.scoring.words.pronoun_rules import PAIRS, PronounRules, Tagged
 
+#: Language of spaCy pipelines for several languages.
+MULTILINGUAL = "xx"
+
 
 class Counts(NamedTuple):
     """Numbers of tagged words, such as pronouns of a class, and the scores that follow from them.
@@ -178,6 +181,24 @@ def tagger(name: str, exclude: Sequence[str] = ("ner", "lemmatizer", "parser")):
         ) from None
 
 
+def check_languages(models: Sequence, pair: str) -> None:
+    """Check that spaCy pipelines are of the languages of a pair.
+
+    Args:
+        models: pipelines of source and target.
+        pair: codes of the languages, such as ``en-de``.
+
+    Raises:
+        UserError: a pipeline is of another language.
+    """
+    for side, model, language in zip(("source", "target"), models, pair.split("-")):
+        if model.lang not in (language, MULTILINGUAL):
+            raise UserError(
+                f"--{side}-model: {model.meta['name']} is of language {model.lang}, but --pair "
+                f"{pair} needs {language}; give another model or --pair"
+            )
+
+
 def tag(model, sentences: Sequence[str], lowercase: bool = False) -> List[Tagged]:
     """Return the words of each sentence with their part-of-speech tags.
 
@@ -222,6 +243,7 @@ def main(args: argparse.Namespace) -> None:
     pair = PAIRS[args.pair]
     models = [tagger(args.source_model or pair.source_model)]
     models.append(tagger(args.target_model or pair.target_model))
+    check_languages(models, args.pair)
     texts = translations.from_arguments(args)
     if len(texts.references) > 1:
         raise UserError("pronoun F1 is defined for a single reference; give --reference once")

@@ -213,7 +213,9 @@ def test_command(scoring, arguments, tmp_path):
     assert numbers["systems"]["x"]["formality"]["both"] == 1
     assert numbers["signature"].startswith("docs:2|sents:3|pair:en-fr|en_pipeline ")
     assert numbers["not covered"] == []
-    printed = scoring("muda", *arguments, "--pair", "en-zh")
+    pipeline("zh").to_disk(tmp_path / "model.zh")
+    chinese = ["--pair", "en-zh", "--target-model", str(tmp_path / "model.zh")]
+    printed = scoring("muda", *arguments, *chinese)
     assert "not covered: verb form, pronouns" in printed
 
 
@@ -235,6 +237,11 @@ def test_mistakes(scoring, arguments, tmp_path, monkeypatch):
     spacy.blank("fr").to_disk(blank)
     with pytest.raises(UserError, match="gives no parts of speech"):
         scoring("muda", *arguments, "--target-model", blank)
+    with pytest.raises(UserError, match="--target-model: .* is of language fr, but --pair en-de n"):
+        scoring("muda", *arguments, "--target-model", blank, "--pair", "en-de")
+    with pytest.raises(UserError, match="--source-model: .* is of language fr, but --pair en-fr n"):
+        scoring("muda", *arguments, "--source-model", blank)
+    spacy.blank("de").to_disk(blank)
     with pytest.raises(UserError, match="gives no lemmas"):
         scoring("muda", *arguments, "--target-model", blank, "--pair", "en-de")
     with pytest.raises(UserError, match="give --reference once"):
