@@ -262,8 +262,8 @@ def _text(where: str, record: dict, wanted: Wanted) -> str:
         raise Lacks(f'{where}: "{".".join(fields)}" must be text, not null')
     if isinstance(value, list):
         raise UserError(
-            f'{where}: "{".".join(fields)}" has {len(value)} texts; choose one by its number, as '
-            f"FILE#{'.'.join(fields)}.0"
+            f'{where}: "{".".join(fields)}" has {len(value)} texts; '
+            + wanted.advice("with the text and its number", f"{'.'.join(fields)}.0")
         )
     if not isinstance(value, str):
         raise UserError(f'{where}: "{".".join(fields)}" must be text, not {json.dumps(value)[:40]}')

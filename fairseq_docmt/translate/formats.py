@@ -170,6 +170,19 @@ class Table:
             yield f"{line}\t{found}\n"
 
 
+def _refuse_repeated(document: str, numbers: List[Optional[str]], places: List[str]) -> None:
+    """Refuse a document with two segments of the same number.
+
+    Args:
+        document: name of the document.
+        numbers: numbers of its segments; None for a segment without a number.
+        places: places of the segments in the file, for the message.
+    """
+    for index, number in enumerate(numbers):
+        if number is not None and number in numbers[:index]:
+            raise UserError(f"{places[index]}: document {document} already has a segment {number}")
+
+
 class WmtXml:
     """XML of the WMT shared tasks; each document gets a ``hyp`` element with its translation.
 
@@ -194,11 +207,13 @@ class WmtXml:
                 )
             segs = list(source.iter("seg"))
             self._sources.append(source)
+            places = [f"{path}: line {seg.sourceline}" for seg in segs]
+            _refuse_repeated(element.get("id"), [seg.get("id") for seg in segs], places)
             self.documents.append(
                 Document(
                     element.get("id"),
                     [" ".join("".join(seg.itertext()).split()) for seg in segs],
-                    [f"{path}: line {seg.sourceline}" for seg in segs],
+                    places,
                 )
             )
 
@@ -241,10 +256,13 @@ class Sgm:
         if not self.SET.search(text):
             raise UserError(f"{path} is SGM without a srcset; give the source file of the task")
         self._text, self._system, self._language = text, system, language
-        self.documents = [
-            Document(d.id, [row.text for row in d.rows], [row.where for row in d.rows])
-            for d in sgm.documents_of(text, path)
-        ]
+        self.documents = []
+        for document in sgm.documents_of(text, path):
+            places = [row.where for row in document.rows]
+            _refuse_repeated(document.id, [row.number for row in document.rows], places)
+            self.documents.append(
+                Document(document.id, [row.text for row in document.rows], places)
+            )
 
     @staticmethod
     def _escaped(text: str) -> str:

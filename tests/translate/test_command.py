@@ -256,6 +256,23 @@ MISTAKES = {
         ["--docids", "FILE"],
         "--docids is for plain text, and .* names its documents; leave it out",
     ),
+    "a list of texts": (
+        '{"doc_id": "a", "source": ["w1", "w2"]}',
+        [],
+        '"source" has 2 texts; rename the fields .* or convert the file: fairseq-docmt convert',
+    ),
+    "repeated segments of XML": (
+        '<dataset>\n<doc id="a"><src><p><seg id="1">w1</seg>\n<seg id="1">w2</seg></p></src></doc>'
+        "</dataset>",
+        [],
+        "in: line 3: document a already has a segment 1",
+    ),
+    "repeated segments of SGM": (
+        '<srcset setid="t">\n<doc docid="a">\n<seg id="1">w1</seg>\n<seg id="1">w2</seg>\n</doc>\n'
+        "</srcset>",
+        [],
+        "in: line 4: document a already has a segment 1",
+    ),
     "a compressed output": ("w1\n", ["--out", "FILE.gz"], "translations are not compressed; leav"),
     "no name": ("w1\n", ["--out", ""], "--out is empty; give a file or a value"),
     "an output that is there": ("w1\n", ["--out", "FILE"], "is already there; remove it"),

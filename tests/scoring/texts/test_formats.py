@@ -173,7 +173,10 @@ def test_a_translation_alone_is_a_reference(write):
         ('["x y", "z"]', 'record 1 must be a JSON object with the fields doc_id and text, not "x'),
         (json.dumps({"a": ["x y"]}, indent=1), 'record 1 has no "doc_id", only a; name the field'),
         ('[\n{"doc_id": "a",\n "text": "x"},\n{"doc_id": \n]', "line 5 is not valid JSON"),
-        ('{"doc_id": "a", "text": ["x"]}', 'line 1: "text" has 1 texts; choose one .*FILE#text.0'),
+        (
+            '{"doc_id": "a", "text": ["x"]}',
+            'line 1: "text" has 1 texts; name .*number as FILE#text.0',
+        ),
         ("source\ttarget\nx y\tz\n", 'line 2 has no "doc_id", only source, target; name the field'),
         ("news\td1\tone\nnews\td1\ttwo\n", "x seems to be a table whose first line does not name"),
         ('doc_id,text\na,"x\nb,y\n', "line 2 is not valid CSV"),
