@@ -79,7 +79,12 @@ def iterate_lines(path: str) -> Iterator[str]:
 
 
 def refuse_long(line: str, name: str, number: int) -> None:
-    """Raise a CorpusError if a line is so long that line ends are probably missing."""
+    """Raise a CorpusError if a line is so long that line ends are probably missing.
+
+    Args:
+        line: the line.
+        name, number: file name and line number, for the message.
+    """
     if len(line) > LONGEST:
         raise CorpusError(
             f"{name}: line {number} has {len(line):,} characters, and lines are limited to "

@@ -80,7 +80,7 @@ def output_paths(args: argparse.Namespace) -> Dict[str, List[str]]:
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
-    """Parse the command line."""
+    """Parse the command line: both texts, numbers of documents, seed and output folder."""
     parser = argparse.ArgumentParser(
         description=__doc__.replace("``", ""), formatter_class=argparse.RawDescriptionHelpFormatter
     )

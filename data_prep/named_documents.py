@@ -108,7 +108,7 @@ def read(args: argparse.Namespace) -> Iterator[Document]:
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
-    """Parse the command line."""
+    """Parse the command line: two texts or folders, ``--docids`` and the options of all readers."""
     parser = reader_parser(__doc__)
     parser.add_argument("source", help="source text, or folder")
     parser.add_argument("target", help="target text, or folder")

@@ -141,7 +141,7 @@ def read_documents(
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
-    """Parse the command line."""
+    """Parse the command line: texts, ids, ContraPro file and the options of all readers."""
     parser = reader_parser(__doc__)
     parser.add_argument("source", help="source text")
     parser.add_argument("target", help="target text")
@@ -151,7 +151,7 @@ def parse_args(arguments=None) -> argparse.Namespace:
 
 
 def read(args: argparse.Namespace) -> Iterator[Document]:
-    """Yield the documents chosen on the command line."""
+    """Yield the documents of the corpus; with ``--without``, leave out ContraPro's segments."""
     left_out = ContraPro(args.without) if args.without else None
     return read_documents(args.source, args.target, args.ids, left_out)
 

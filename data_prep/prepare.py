@@ -415,10 +415,10 @@ def cores() -> int:
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
-    """Parse the command line.
+    """Parse the command line and check its options; set the defaults that depend on others.
 
     Raises:
-        CorpusError: invalid options.
+        CorpusError: an option is invalid, or a file is missing.
     """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -446,7 +446,11 @@ def parse_args(arguments=None) -> argparse.Namespace:
 
 
 def _add_text_options(add) -> None:
-    """Add the options for truecasing, subwords and dictionaries."""
+    """Add the options for truecasing, subwords and dictionaries.
+
+    Args:
+        add: method ``add_argument`` of the parser.
+    """
     add("--truecase", action="store_true", help="truecase with a model of the training text")
     add(
         "--subword",

@@ -171,7 +171,7 @@ Sides = Tuple[Iterable[str], Iterable[str]]
 
 
 def passages(source: Iterable[str], target: Iterable[str]) -> Iterator[Tuple[int, ...]]:
-    """Yield a key for every three consecutive sentence pairs, ignoring blank lines."""
+    """Yield a tuple of hashes for every three consecutive sentence pairs, skipping blank lines."""
     row: Tuple[int, ...] = ()
     for pair in zip(source, target):
         if pair[0].strip():

@@ -156,14 +156,14 @@ def _next_results(waiting: Deque[Tuple[List[str], Future]]) -> Iterator[Tuple[st
 
 
 def run_together(works: Sequence[Callable[[], None]], workers: int) -> None:
-    """Run functions in parallel processes; in this process if there is one worker or function.
+    """Run functions in parallel processes, or in this one if there is only one worker or function.
 
     Args:
         works: picklable functions without arguments.
         workers: maximum number of processes.
 
     Raises:
-        CorpusError: raised by the first function that failed, or a process was killed.
+        CorpusError: a function raised it, or a process was killed.
     """
     if min(len(works), workers) == 1:
         for work in works:
@@ -195,7 +195,7 @@ def progress(items: Iterable, name: str, total: Optional[int] = None) -> Iterabl
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Add ``path`` to errors of the operating system that name no file, such as a full disk."""
+    """Context manager that adds ``path`` to OSErrors that name no file, such as on a full disk."""
     try:
         yield
     except OSError as error:

@@ -243,7 +243,7 @@ def link(documents: Iterable[Document], subwords: Iterator[Tuple[str, ...]], nam
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
-    """Parse the command line."""
+    """Parse the command line: ``strip`` or ``link``, and the files to read and write."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

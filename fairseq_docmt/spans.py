@@ -34,16 +34,16 @@ def window_spans(
     With a stride of 1 there is a window for each sentence: it and the sentences before it.  In
     general a window has ``stride`` new sentences after up to ``window_size - stride`` earlier ones.
     The last window of a document has the new sentences that are left, so every sentence is new in
-    one window.  A window that exceeds a limit loses its oldest sentences; if the new sentences
-    alone exceed it, they are cut into parts of similar length.
+    exactly one window.  A window that exceeds a limit loses its oldest sentences; if the new
+    sentences alone exceed it, they are cut into parts of similar length.
 
     Args:
         index: sentences and documents.
         window_size: maximum number of sentences.
         limits: maximum numbers of tokens.
         stride: number of new sentences, at most ``window_size``.
-        sample_size: draw the number of earlier sentences of each window, 0 to
-            ``window_size - stride``; needs ``random``.
+        sample_size: whether to draw the number of earlier sentences of each window, 0 to
+            ``window_size - stride``; no effect without ``random``.
         random: random generator, which also draws the number of new sentences in the first window
             of each document, 1 to ``stride``; None to draw nothing and begin with ``stride``.
     """

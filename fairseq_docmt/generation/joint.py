@@ -60,8 +60,8 @@ class JointSearch(DocumentSearch):
             generator: generator of this package.
             models: models of the ensemble.
             units: units to translate.
-            encoder_context: additional entries of ``net_input``, for units of one sentence; one
-                row per unit, the longest source first.
+            encoder_context: document states or memory readings to add to ``net_input``, for units
+                of one sentence; one row per unit, the longest source first.
         """
         counts = [len(unit.source) for unit in units]
         force = self.task.cfg.force_sentence_count
@@ -121,10 +121,11 @@ class JointSearch(DocumentSearch):
         """Run the generator on units, and split each output into sentences.
 
         Args:
-            counts: required number of sentences of each output, 0 for any number.
+            counts: required number of sentences of each unit's output, 0 for any number.
+            encoder_context: see :meth:`translate_spans`.
 
         Returns:
-            Joint hypotheses of each unit, best first.
+            For each unit its scored outputs, split into sentences, best first.
         """
         batch = self.encoder_input(units, models)
         in_batch = [units[i] for i in batch.order]
@@ -175,7 +176,7 @@ class JointSearch(DocumentSearch):
 
 
 class WindowSearch(JointSearch):
-    """Search that translates a window ending with each sentence, and keeps only that sentence."""
+    """Search that translates one window per sentence, and keeps only the last sentence of each."""
 
     decoding = "window"
     description = "translate a window for each sentence and keep only its last sentence"

@@ -116,7 +116,7 @@ def _refuse_replacement(task, models, args) -> None:
 
 
 def _warn_without_context(task) -> None:
-    """Warn about options that have no effect if windows have a single sentence."""
+    """With ``--window-size 1``, warn about options that need windows of several sentences."""
     if task.options.get("window_size") != 1:
         return
     for name in ("gold_context", "normalize_with_context", "force_sentence_count"):
@@ -127,10 +127,7 @@ def _warn_without_context(task) -> None:
 
 
 def _warn_without_translations(task, models) -> None:
-    """Warn about options of iterative decoding that have no effect.
-
-    They need a model with a target memory and at least one decoding pass.
-    """
+    """Warn about options of iterative decoding if target memory or decoding passes are missing."""
     if not task.search.reads_memories:
         return
     cfg, named = task.cfg, []

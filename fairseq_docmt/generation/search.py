@@ -174,9 +174,10 @@ class DocumentSearch:
         return window_spans(index, self.window, self.task.limits(src_sizes))
 
     def cut(self, index: DocumentIndex, src_sizes: np.ndarray) -> Cut:
-        """Return the division of a corpus into decoding units: spans, source ends and limits.
+        """Divide a corpus into decoding units; the arguments are those of :meth:`spans`.
 
-        The arguments are those of :meth:`spans`.
+        The result holds the spans, the ends of sources that extend beyond them, the window size and
+        the maximum number of source tokens of a unit.
         """
         spans, with_more = self.spans(index, src_sizes), self.task.source_spans(index, src_sizes)
         ends = None if with_more is None else with_more(spans)[:, 1]

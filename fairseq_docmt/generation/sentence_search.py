@@ -34,7 +34,7 @@ class SentenceSearch(search.Search):
         separator: index of ``<sep>``.
         beam: number of hypotheses of each row.
         nbest: number of hypotheses to print.
-        len_penalty: exponent of the length by which scores are divided; 0 for sums.
+        len_penalty: exponent of the length by which scores are divided; 0 to rank by the sum.
         forbidden: indices of symbols that are never generated within a translation, such as
             language tags.
     """
@@ -174,8 +174,9 @@ class SentenceSearch(search.Search):
     def normalised(self, scores: Tensor, length: int, rows) -> Tensor:
         """Normalise summed log-probabilities (rows, ...) by length, as hypotheses are ranked.
 
-        ``length`` is the number of tokens in each sum.  If hypotheses are ranked together with
-        their target context, its score and length are added first.
+        ``length`` is the number of tokens in each sum, and ``rows`` indexes the batch rows.  If
+        hypotheses are ranked together with their target context, its score and length are added
+        first.
         """
         if self.context is None:
             return scores.float() / length**self.len_penalty

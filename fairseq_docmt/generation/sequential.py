@@ -131,9 +131,9 @@ class SequentialSearch(DocumentSearch):
 
         Args:
             units: units to decode.
-            decode: function that returns n-best lists, given units that end with the sentence to
-                decode and their indices in ``units``, or None instead of the indices if every unit
-                has one sentence to decode.
+            decode: function that takes units, each ending with the sentence to decode, and their
+                indices in ``units`` (None if every unit has one sentence to decode), and returns
+                n-best lists.
             has_room: function that tells whether a further sentence can be decoded, given a unit,
                 the index of the sentence and its target context; if not, the rest of the unit is
                 left out.
@@ -166,8 +166,8 @@ class SequentialSearch(DocumentSearch):
         """Translate the sentences of each unit in turn, with all units in one batch if possible.
 
         Args:
-            growing: if sources grow from call to call, the index of the whole unit of which each
-                unit is the beginning; else None.
+            growing: for each unit the number of its source, the same in all calls between which
+                this source grows; None if sources do not grow.
         """
         ensemble: PrefixEnsemble = generator.model
         if not ensemble.side_by_side and len(units) > 1:
@@ -223,7 +223,7 @@ class SequentialSearch(DocumentSearch):
         """Search for one sentence of each unit, and return its hypotheses.
 
         Args:
-            current: pairs of a unit and the number of its row to translate.
+            current: pairs of a unit and the index of a sentence among those that it translates.
             before: previous target sentences of each unit.
         """
         ensemble = generator.model
@@ -255,7 +255,10 @@ class SequentialSearch(DocumentSearch):
         return min(generator.most_tokens(len(unit.source[unit.num_context + row]), 1), left)
 
     def _aligned(self, hypothesis: Hypothesis, unit: DecodingUnit, row: int) -> Hypothesis:
-        """Return a hypothesis whose alignment is relative to its own source sentence."""
+        """Return a hypothesis with only the alignment to its own source sentence.
+
+        This is sentence ``row`` of those that the unit translates; positions count from its start.
+        """
         places = self.formats.source.places(map(len, unit.source), unit.at_start)
         own = places[unit.num_context + row]
         alignment = cut_alignment(hypothesis["alignment"], *own, 0, len(hypothesis["tokens"]))

@@ -308,7 +308,7 @@ class DocumentTranslator:
 
     @property
     def target_language(self) -> str:
-        """Language of the translations."""
+        """Language of the translations, as named by ``--target-lang``."""
         return self.hub.task.cfg.target_lang
 
     def fits(self, sentence: str) -> bool:

@@ -1,9 +1,9 @@
 """Base classes of the models: options, construction and loading of checkpoints.
 
 fairseq's transformer has a nested dataclass (``encoder.layers``) and reads options by the names of
-flags (``encoder_layers``).  Here all options of a model are in one dataclass, by the names of their
-flags, which ``fairseq-train`` and ``fairseq-hydra-train`` read.  With both commands, an option that
-is not given is None, which tells the architecture function to set its default.
+flags (``encoder_layers``).  Here one dataclass has all options of a model, named like their flags;
+both ``fairseq-train`` and ``fairseq-hydra-train`` read it.  An option that is not given is None if
+the architecture function sets its default.
 """
 
 import logging
@@ -77,7 +77,10 @@ def options_dataclass(architecture: Callable, *configs: type) -> type:
 
 
 def options_of(config: type, prefix: str = "") -> Iterator[Tuple[str, type, Field]]:
-    """Yield (name, type, field) for each option of a dataclass and of dataclasses nested in it."""
+    """Yield (name, type, field) for each option of a dataclass and of dataclasses nested in it.
+
+    Each name begins with ``prefix``.
+    """
     for option in fields(config):
         flag = prefix + option.name
         if isinstance(option.type, type) and issubclass(option.type, FairseqDataclass):

@@ -37,7 +37,7 @@ ENCODERS = {
 # fairseq reads these annotations at run time: keep ChoiceEnum here.
 @dataclass
 class ContextConfig(FairseqDataclass):
-    """Options that ``context_rnn`` adds to ``rnnsearch``: the kind of context, or none."""
+    """Options that ``context_rnn`` adds to ``rnnsearch``: the context and a switch to omit it."""
 
     context: ChoiceEnum(tuple(ENCODERS)) = field(
         default="previous-target",

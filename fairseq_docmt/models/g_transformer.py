@@ -1,4 +1,4 @@
-"""G-Transformer: attention within each sentence, in the top layers also to the whole document.
+"""G-Transformer: attention to a token's sentence and, in the top layers, to the whole document.
 
 Bao et al. (2021), "G-Transformer for Document-level Machine Translation".
 """

@@ -79,8 +79,9 @@ class DocumentEncoder(Protocol):
 
         Returns:
             The encoder output, whose ``encoder_out`` is [(S, bsz, C)] for S tokens and C channels,
-            right-padded; and the object to pass as ``before`` in the next call, which has
-            ``final`` and ``of_rows`` like
+            right-padded; and the object to pass as ``before`` in the next call.  Its attribute
+            ``final`` (bsz,) is the number of leading output positions of each source that further
+            tokens cannot change; its method ``of_rows`` selects sources by index, like that of
             :class:`~fairseq_docmt.modules.window.window_encoder.GrowingSource`.
         """
 

@@ -184,7 +184,11 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
     def _target_cells(
         self, encoder_out, src_tokens, src_lengths, previous, documents, groups
     ) -> Tensor:
-        """Compute the (rows, d) cells of the target memory without dropout, even in training."""
+        """Compute the (rows, d) cells of the target memory without dropout, even in training.
+
+        ``previous`` (rows, U) are the translations to store, right-padded and starting with
+        ``</s>``.
+        """
         if self.training:
             with evaluating(self):
                 evaluated = self.encoder(src_tokens, src_lengths=src_lengths, documents=documents)

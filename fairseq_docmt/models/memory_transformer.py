@@ -64,7 +64,9 @@ class MemoryConfig(FairseqDataclass):
 
 
 def layers_with_memory(args, side: str) -> List[int]:
-    """Return which layers of a side, ``encoder`` or ``decoder``, have a memory, numbered from 0.
+    """Return the indices of the layers with a memory on a side, ``encoder`` or ``decoder``.
+
+    There are none if ``--context-side`` excludes the side.
 
     Raises:
         UserError: ``--memory-layers`` is not a list of existing layers, or the side has no layers.

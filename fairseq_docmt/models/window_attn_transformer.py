@@ -1,4 +1,4 @@
-"""Transformer with attention restricted to a window around an alignment.
+"""Transformer with attention to a window around the token itself or its aligned source token.
 
 Herold and Ney (2023), "Improving Long Context Document-Level Machine Translation".
 """
@@ -112,8 +112,9 @@ class WindowAttentionTransformerModel(DocumentTransformer):
     def upgrade_state_dict_named(self, state_dict, name):
         """Adapt the checkpoint of an older version or of a transformer to this model.
 
-        Convert the token counts of older checkpoints, leave out learned absolute positions if the
-        model has relative ones, and keep the initialisation of modules that the checkpoint lacks.
+        Convert the source and target token counts of older checkpoints to a length ratio, leave out
+        learned absolute positions if the model has relative ones, and keep the initialisation of
+        modules that the checkpoint lacks.
         """
         for part in ("encoder", "decoder"):
             key, absent = f"{part}.embed_positions", getattr(self, part).embed_positions is None

@@ -18,7 +18,7 @@ from fairseq_docmt.ops.onednn_linear import has_onednn, is_large, onednn_linear,
 
 
 class OneDNNLinear(nn.Linear):
-    """Linear layer computed by oneDNN where possible.
+    """Linear layer computed with oneDNN where possible.
 
     Args:
         linear: layer whose parameters are shared.

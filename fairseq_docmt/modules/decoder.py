@@ -180,7 +180,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
             between: function from layer number to a sublayer between causal and cross attention, or
                 None.
             weights_of: index of the layer whose cross attention weights are returned, or None.
-            **given: further arguments of the layers; a list has one value for each layer.
+            **given: further arguments of the layers: a value for all, or a list with one for each.
 
         Returns:
             Outputs of the groups, new states by layer and group, and the (rows, T, S) attention

@@ -20,7 +20,7 @@ def moved(doc_state: Optional[DocumentState], device) -> Optional[DocumentState]
 
 
 def joined(states: Sequence[DocumentState]) -> DocumentState:
-    """Concatenate several document states into one, zero-padding their second dimension."""
+    """Concatenate document states along dimension 0, zero-padding dimension 1 to equal size."""
     return {
         name: torch.cat(of_equal_width([doc_state[name] for doc_state in states]))
         for name in states[0]

@@ -33,7 +33,7 @@ class SharedSourceEncoder(SharedSource, TransformerEncoderBase):
         self.separator = separator
 
     def forward(self, src_tokens, *args, **kwargs):
-        """Encode the source; extend fairseq's output by a separator mask and the number of beams.
+        """Encode the source; add a separator mask and the number of beams to fairseq's output.
 
         The mask ``separators`` is [(B, S)], True at ``<sep>``; ``beams`` is 1 before beam search.
         """
@@ -52,7 +52,7 @@ class SharedSourceEncoder(SharedSource, TransformerEncoderBase):
 
 @contextlib.contextmanager
 def pass_layer_kwargs(modules: Sequence[nn.Module], **values):
-    """Pass extra keyword arguments to every call of the modules within the context.
+    """Pass extra keyword arguments to every call of the modules inside a ``with`` block.
 
     Args:
         modules: modules whose ``forward`` accepts the arguments.

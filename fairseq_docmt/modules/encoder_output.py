@@ -9,8 +9,8 @@ class EncoderOutput(TypedDict, total=False):
     """Output of the encoders of this package for B sentences or spans with S source positions.
 
     A list holds a single value, as in fairseq, or is empty if the value is absent. Decoders only
-    read this dictionary, except that they store intermediate results for reuse in ``begun`` and
-    ``remembered`` while gradients are off.
+    read this dictionary, except that they store intermediate results in ``begun`` and
+    ``remembered``, for reuse, while gradients are off.
     """
 
     # ---- of fairseq's encoders -----------------------------------------------------------------

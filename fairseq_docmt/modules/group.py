@@ -108,11 +108,11 @@ class _GroupAttention(AttentionProjections):
 
 
 class EncoderGroupAttention(EncoderSentenceAttention, _GroupAttention):
-    """Self-attention of source tokens within their sentence, optionally also to the document."""
+    """Self-attention of source tokens to their sentence and optionally to the whole document."""
 
 
 class CausalGroupAttention(CausalSentenceAttention, _GroupAttention):
-    """Causal attention of target tokens within their sentence, optionally also to the document."""
+    """Causal attention of target tokens to their sentence and optionally to the whole document."""
 
 
 class SourceGroupAttention(_GroupAttention):

@@ -16,15 +16,15 @@ from fairseq_docmt.modules.stream_encoder import StreamEncoder
 
 
 class PreviousStates(NamedTuple):
-    """Layer outputs of a batch and of the sentences before it, with an index of previous sentences.
+    """Layer outputs of a batch and of the sentences before it, with indices of previous sentences.
 
-    M is the number of all these sentences and W their width in words.
+    M is the number of all these sentences and W their padded length.
 
     Attributes:
         states: (M, W, C) states of each sentence, first those from the document state before the
             batch, then those of the batch.
         present: (M, W) True at words, False at padding.
-        place: (rows, n) index in ``states`` of the n previous sentences of each row, the farthest
+        place: (rows, n) indices in ``states`` of the n previous sentences of each row, the farthest
             first.
         known: (rows, n) True where such a previous sentence exists in the row's document.
         doc_state: document state of each lane (document sequence) after the batch.
@@ -86,15 +86,16 @@ class AttendedSentences(NamedTuple):
         return AttendedSentences(*(x.index_select(0, sentences) for x in self))
 
     def reorder(self, rows: BeamRows) -> "AttendedSentences":
-        """Select the sentences that remain in beam search; their beams share this state."""
+        """Select the sentences that ``rows`` keeps; all beams of a sentence share its data."""
         return self if rows.sentences is None else self.of_sentences(rows.sentences)
 
 
 class HierarchicalAttention(nn.Module):
-    """Attention to the words of each previous sentence, then to the sentences, with a gate.
+    """Attention to the words of each previous sentence, then to the sentences.
 
-    After Miculicich et al. (2018), with layer norms and the residual connection of the feed-forward
-    network as in the authors' code. Without previous sentences the output is the input.
+    A gate combines each state with the result. After Miculicich et al. (2018), with layer norms
+    and the residual connection of the feed-forward network as in the authors' code. Without
+    previous sentences the output is the input.
 
     Args:
         embed_dim: size C of states.

@@ -32,7 +32,10 @@ class RecentTokens(NamedTuple):
 
     @classmethod
     def of(cls, keys, values, padding: Optional[Tensor], sentences: Optional[Tensor] = None):
-        """Create a cache from the right-padded keys and values of one pass."""
+        """Create a cache from the keys and values of right-padded tokens.
+
+        ``padding`` is (rows, T), True at padding; None without padding.
+        """
         if padding is None:
             shape = (keys.size(0), keys.size(2))
             padding = torch.zeros(shape, dtype=torch.bool, device=keys.device)
@@ -288,7 +291,7 @@ class LayerState(NamedTuple):
 
 
 class Sublayers:
-    """Residual connections, layer norms and feed-forward network of fairseq's layers."""
+    """Mixin to apply the residual connections, layer norms and feed-forward network of a layer."""
 
     def residual(self, x, norm, sublayer):
         """Apply a sublayer with dropout, residual connection and pre- or post-norm.
@@ -359,13 +362,14 @@ class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
 
         Args:
             groups: (rows, T, C) inputs, right-padded, one tensor for each group of rows of similar
-                length; usually there is one group. The beams of a sentence are adjacent. In a
-                single step of a search, some layers take (rows, C).
+                length; usually there is one group. The beams of a sentence are adjacent. For a
+                single token of each row, some subclasses also take (rows, C).
             begin: function from the layer and its inputs to the state of each group before these
                 tokens.
-            padding: (rows, T) True at padding, None without padding; only needed for new states.
-            need_state: whether the states after these tokens are needed; otherwise the part
-                ``recent`` of the new states may be None.
+            padding: (rows, T) True at padding, None without padding; not needed if the new
+                states are not used.
+            need_state: whether the states after these tokens are needed; otherwise ``recent`` may
+                be None in them.
             between: sublayer between causal and cross attention, a function of all groups; or None.
             weights: list to which cross attention weights (rows, T, S), averaged over heads, are
                 appended; or None.

@@ -1,6 +1,7 @@
 """Encoder and decoder of ``multi_encoder_transformer``, with encoders of previous sentences.
 
-The model follows Li et al. (2020). A context is the encoded previous source or target sentences.
+The model follows Li et al. (2020). A context consists of the encoded previous
+source sentences or target sentences.
 """
 
 import copy
@@ -55,7 +56,7 @@ def context_tokens(previous: PreviousSentences, pad: int, eos: int) -> Tensor:
 
 
 class ContextEncoder(TransformerEncoderBase):
-    """Transformer encoder of previous sentences that shares the embeddings of the current sentence.
+    """Transformer encoder of previous sentences with the word embeddings of the current sentences.
 
     Args:
         cfg: options of the model, with ``context_layers`` and ``context_sentences``.
@@ -96,7 +97,8 @@ def encode_context(
         embed_tokens: embeddings of their words.
 
     Returns:
-        (R, S, C) states, (R, S) True at padding, and (R,) True if there are previous sentences.
+        (R, L, C) states of L tokens, (R, L) True at padding, and (R,) True for rows with previous
+        sentences.
     """
     tokens = context_tokens(previous, encoder.padding_idx, encoder.dictionary.eos())
     lengths = tokens.ne(encoder.padding_idx).sum(dim=1)

@@ -24,9 +24,13 @@ def _names_of(key: str, count: int) -> List[str]:
 
 
 def state_of(key: str, sentences: List[Tensor]) -> DocumentState:
-    """Return the document state for the last sentences, a list of (lanes, W, ...), farthest first.
+    """Return the document state that holds the last sentences of each lane.
 
     A lane is one of the document sequences that are processed in parallel.
+
+    Args:
+        key: prefix of the keys in the document state.
+        sentences: (lanes, W, ...) tensors, the farthest first, each of its own width W.
     """
     return dict(zip(_names_of(key, len(sentences)), sentences))
 
@@ -43,8 +47,8 @@ def with_previous(batch: Tensor, stream: Stream, count: int, key: str) -> List[T
         key: prefix of their keys in the document state.
 
     Returns:
-        A (lanes, W, ...) tensor for each sentence of the lanes, in order, each of its own width W;
-        the width of previous sentences is 0 without a document state.
+        List of (lanes, W, ...) tensors with one sentence of each lane, in order. Each has its own
+        width W; that of the previous sentences is 0 without a document state.
 
     Raises:
         UserError: the document state has a different number of previous sentences, as is possible
@@ -73,11 +77,11 @@ def _swapped(tokens: Tensor, pad: int) -> Tensor:
 
 
 class PreviousSentences(NamedTuple):
-    """Sentences of a batch and of the document state before it, and where to find previous ones.
+    """Sentences of a batch and of the document state before it, with indices of previous ones.
 
     Attributes:
         tokens: (M, W) all M sentences, padded, those of the document state before the batch first.
-        place: (rows, n) index in ``tokens`` of the n previous sentences of each row, the farthest
+        place: (rows, n) indices in ``tokens`` of the n previous sentences of each row, the farthest
             first.
         known: (rows, n) True where such a previous sentence exists in the row's document.
         doc_state: document state after the batch.

@@ -34,7 +34,7 @@ class MemoryState(NamedTuple):
     sentence, in the same autograd graph, so that gradients reach them.
 
     Attributes:
-        memory: (B, m, C) m memory vectors of each row, without the latest sentences.
+        memory: (B, m, C) m memory vectors of each row, not yet updated with the latest sentences.
         sentences: the latest sentences, oldest first.
     """
 
@@ -262,7 +262,7 @@ def build_memories(cfg, side: str) -> nn.ModuleDict:
 
 
 class MemoryReader:
-    """Reader that reads and updates the memories of all layers over the sentences of a batch.
+    """Memories of an encoder or decoder, read and updated over the sentences of a batch.
 
     The document state after the batch is collected in ``doc_state``.
 
@@ -319,8 +319,8 @@ class MemoryEncoderLayer(Sublayers, TransformerEncoderLayerBase):
 
         Args:
             x, encoder_padding_mask, attn_mask: see fairseq's encoder layer.
-            memory: memory sublayer, a function of a list of (rows, S, C) states, one for each
-                group; None for a layer without memory.
+            memory: memory sublayer, a function of a list of (rows, T, C) states, one tensor for
+                each group; None for a layer without memory.
             groups: division of the batch into groups of rows of similar length; None for one group.
         """
         groups, length = groups or RowGroups(None), len(x)

@@ -15,7 +15,7 @@ def restart_positions(model: nn.Module, src_separator: int, tgt_separator: int) 
     separate the positions of sentences, but by shifting them.
 
     Args:
-        model: transformer with positional embeddings, of fairseq or of this package.
+        model: transformer from fairseq or this package, with positional embeddings.
         src_separator, tgt_separator: index of ``<sep>`` in the source and target dictionaries.
     """
     for part, separator, ends in (

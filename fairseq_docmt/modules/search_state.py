@@ -82,7 +82,7 @@ class KeepsState:
         raise NotImplementedError
 
     def current_state(self, incremental_state: Dict, encoder_out: dict, num_rows: int) -> Any:
-        """Return the stored state, or before the first token the initial state of all rows."""
+        """Return the stored state or, before the first token, the initial state of all rows."""
         state = stored_state(incremental_state)
         return self.repeated(self.init_state(encoder_out), num_rows) if state is None else state
 

@@ -116,7 +116,7 @@ class SentenceEncoder(SharedSourceEncoder):
     def forward(self, src_tokens, *args, **kwargs):
         """Encode the source, passing the sentence number of each token to the attention modules.
 
-        Like the base class, extend fairseq's output by ``separators`` [(B, S)] and ``beams``.
+        Like the base class, add ``separators`` [(B, S)] and ``beams`` to fairseq's output.
         """
         sentences = source_sentences(src_tokens.eq(self.separator))
         with pass_layer_kwargs([layer.self_attn for layer in self.layers], sentences=sentences):
@@ -148,7 +148,10 @@ class SentenceDecoder(StatefulDecoder):
         return layers, _first_sentences(batch_first_source(encoder_out)[0])
 
     def marks(self, tokens, rest):
-        """Return the tokens' sentence numbers, and the last token's as the new shared state."""
+        """Return the sentence numbers of the tokens, and that of the last token as the new state.
+
+        ``rest`` is the state that all layers share: the sentence numbers before these tokens.
+        """
         sentences = rest.number.unsqueeze(1) + tokens.eq(self.separator).cumsum(dim=1)
         return {"sentences": sentences}, SentenceNumber(sentences[:, -1])
 

@@ -148,7 +148,7 @@ class RowGroups:
 
     @property
     def rows(self) -> Optional[List[Tensor]]:
-        """Rows of each group; None for all rows in one group."""
+        """Indices of the rows of each group; None for all rows in one group."""
         return None if self._grouping is None else self._grouping["rows"]
 
     def split(self, x: Optional[Tensor]) -> List[Optional[Tensor]]:
@@ -193,7 +193,8 @@ class RowGroups:
         """Apply a function to each group of rows and merge the results.
 
         Args:
-            function: function of a group of ``x`` and the selected ``sentences`` of its rows.
+            function: called with ``x`` and ``sentences`` for the rows of a group; returns new
+                values of the shape of this ``x``.
             x: (rows, T, C) values.
             sentences: further input for each row, an object with a method ``of_sentences(rows)``
                 that selects rows.

@@ -308,7 +308,7 @@ class DocumentTranslationTask(DocumentDataTask):
 
     @contextlib.contextmanager
     def scoring_references(self) -> Iterator[None]:
-        """Switch temporarily to a decoding that can score the references of sentences in any order.
+        """Switch temporarily to a decoding that can score references, whatever the sentence order.
 
         The sliding-window task switches to ``--decoding window``; other tasks keep their decoding.
         """
@@ -380,7 +380,7 @@ class DocumentTranslationTask(DocumentDataTask):
         return ShallowFusion(model, self.target_dictionary, symbols)
 
     def inference_step(self, generator, models, sample, prefix_tokens=None, constraints=None):
-        """Translate a sample; return the hypotheses of each sentence in order, best first."""
+        """Translate a sample; return the hypotheses of each of its rows, best first."""
         if "units" not in sample:
             sample = self._decoding_input.typed_sample(sample["net_input"]["src_tokens"])
         document_bleu.announce(sample)

@@ -42,9 +42,9 @@ class StoredOptions:
 
         Args:
             task_state: state of the task in the checkpoint.
-            override: whether the command line overrides the checkpoint.  The task may then be
-                another one, and options that the checkpoint does not have take their defaults.
-            resumed: path of the checkpoint if training resumes from it.
+            override: whether the command line overrides the checkpoint, which may then even be of a
+                different task; options in neither of them take their defaults.
+            resumed: path of the checkpoint if training resumes from it, for messages; else None.
 
         Raises:
             UserError: the task or options of the checkpoint contradict the command line or an

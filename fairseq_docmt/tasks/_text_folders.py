@@ -68,9 +68,9 @@ def refuse_training_set_in_validation(cfg) -> None:
 
 
 def _check_languages(cfg) -> None:
-    """Refuse a source or target language given alone that contradicts the data folder.
+    """Refuse a language given without the other one if it contradicts the data folder.
 
-    fairseq would ignore it.
+    fairseq ignores a single language, and infers both from the folder.
 
     Raises:
         UserError: the language contradicts the folder, no file name in the folder shows languages,
@@ -188,7 +188,12 @@ def check_names_of_splits(cfg) -> None:
 
 
 def check_documents(name: str, index: DocumentIndex) -> None:
-    """Warn if blank lines seem to be missing, or if every document has only one sentence."""
+    """Warn if blank lines seem to be missing, or if every document has only one sentence.
+
+    Args:
+        name: name of the split or corpus, for the warnings.
+        index: its documents and sentences.
+    """
     sentences, documents = index.num_sentences, index.num_documents
     if sentences > MOST_SENTENCES * documents:
         logger.warning(

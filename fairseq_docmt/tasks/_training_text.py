@@ -226,10 +226,11 @@ class PreparedTextTask(TranslationTask):
         self.state.merge_state_dict({KEY: self.training_text})
 
     def load_state_dict(self, state_dict):
-        """Load the task state of a checkpoint after comparing its training text with the data.
+        """Load the task state of a checkpoint, which must have been trained with the same text.
 
         Raises:
-            UserError: the checkpoint was trained with other text.
+            UserError: it was trained with other text, and ``--override-checkpoint-options`` is
+                not given.
         """
         if not self.cfg.override_checkpoint_options:
             refuse_other_text(state_dict.get(KEY), self.training_text)

@@ -138,7 +138,7 @@ class ValidationBleu:
             task: document task with ``--eval-bleu``.
             units: sample with references as ``target``; empty if only other processes still have
                 sentences.
-            found: hypotheses of each sentence.
+            found: hypotheses of each sentence, the best first; only the best is scored.
         """
         hypotheses = [_text(task, best["tokens"], "UNKNOWNTOKENINHYP") for best, *_ in found]
         targets = (utils.strip_pad(row, task.tgt_dict.pad()) for row in units["target"])

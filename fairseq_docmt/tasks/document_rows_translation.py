@@ -120,8 +120,8 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
     def limits(self, src_sizes, tgt_sizes=None) -> list:
         """Return the token limits of a span: for each side, sentence sizes and their maximum sum.
 
-        The maximum sum is the token limit of a batch.  The list is empty in decoding, and in
-        training without this limit.
+        The maximum sum is the token limit of a batch.  The list is empty in decoding, and if
+        training has no such limit.
 
         Args:
             src_sizes, tgt_sizes: (sentences,) number of tokens; tgt_sizes is None in decoding.

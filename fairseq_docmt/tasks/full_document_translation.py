@@ -127,7 +127,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
     def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
         """Return the (examples, 2) spans of sentences that are training or validation examples.
 
-        Training cuts each document into the numbers of parts that ``--document-parts`` lists.  With
+        Training cuts each document once for each number of parts in ``--document-parts``.  With
         ``--sample-document-parts``, the result is a function that draws the spans for an epoch.
         """
         length = (corpus.tgt_sizes, self.options["max_document_tokens"])

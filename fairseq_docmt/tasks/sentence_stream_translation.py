@@ -75,7 +75,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             )
 
     def check_training_options(self) -> None:
-        """Check the training options; warn that streams ignore any options for batch order."""
+        """Check the training options; warn about batch-order options, which streams ignore."""
         super().check_training_options()
         _option_checks.report_in_streams(self)
 
@@ -118,7 +118,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         return StreamView(corpus, fits, self.formats)
 
     def get_batch_iterator(self, dataset, *args, **kwargs):
-        """Return an iterator over batches, of the stream in training and of units in decoding.
+        """Return an iterator over the batches of the stream or, in decoding, of decoding units.
 
         Raises:
             UserError: ``--batch-size`` is missing, or a sentence is too long.
@@ -196,14 +196,21 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         return _without_fillers(sample, criterion, result)
 
     def optimizer_step(self, optimizer, model, update_num):
-        """Update the parameters; gather the document states if a checkpoint is sure to follow."""
+        """Update the parameters; before a checkpoint, gather all processes' document states.
+
+        Only checkpoints due by number of updates are foreseen (``--save-interval-updates``,
+        ``--max-update``).
+        """
         super().optimizer_step(optimizer, model, update_num)
         done, interval = update_num + 1, self.cfg.save_interval_updates
         if done == self.cfg.max_update or (interval > 0 and done % interval == 0):
             self.training_states.gather()
 
     def begin_valid_epoch(self, epoch, model):
-        """Begin validation; gather the document states for the checkpoint that usually follows."""
+        """Begin validation; gather the training document states of all processes.
+
+        The checkpoint that usually follows validation stores them.
+        """
         super().begin_valid_epoch(epoch, model)
         self.training_states.gather()
 

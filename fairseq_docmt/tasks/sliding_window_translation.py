@@ -101,7 +101,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
 
     @property
     def reads_context(self) -> bool:
-        """Whether sentences have context: other sentences of a window, or ``--next-sentences``."""
+        """Whether sentences have context: a window of several sentences or ``--next-sentences``."""
         return self.options["window_size"] > 1 or self.options["next_sentences"] > 0
 
     def check_training_options(self) -> None:
@@ -193,7 +193,14 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         return partial(cut, stride=stride, sample_size=sample_size)
 
     def source_spans(self, index: DocumentIndex, src_sizes, tgt_sizes=None):
-        """Return a function extending source spans by ``--next-sentences``; None if that is 0."""
+        """Return a function that adds the next sentences to source spans, within the token limit.
+
+        Return None if ``--next-sentences`` is 0.
+
+        Args:
+            index: documents of the spans.
+            src_sizes, tgt_sizes: see :meth:`limits`.
+        """
         number = self.options["next_sentences"]
         if number == 0:
             return None

@@ -131,7 +131,7 @@ def with_values(words: List[str], parser: argparse.ArgumentParser) -> List[str]:
 
 
 class File(NamedTuple):
-    """An input file, and where its translation is written.
+    """Input file, with the path and line ending of its translation.
 
     Attributes:
         source: content, one of the classes of :mod:`fairseq_docmt.translate.formats`.
@@ -319,7 +319,11 @@ def _target_language(args: argparse.Namespace) -> Optional[str]:
 
 
 def _below(inputs: List[str]) -> Iterator[Tuple[str, str, bool]]:
-    """Yield each input file, its output path below ``--out``, and whether it is one document."""
+    """Yield each input file, its output path relative to ``--out``, and whether it is one document.
+
+    Args:
+        inputs: files and folders; each file in a folder is one document.
+    """
     for path in inputs:
         if os.path.isdir(path):
             for file in files_below(path):
@@ -367,7 +371,7 @@ def _run(files, documents, journal, settings, args, size) -> None:
         journal: journal with the documents finished earlier; None for standard output.
         settings: settings of the translating processes.
         args: options of the command.
-        size: maximum numbers of documents and segments to translate at once.
+        size: maximum numbers of documents and segments to translate together.
     """
     found = dict(journal.found) if journal else {}
     open_documents = [each for each in enumerate(documents) if each[0] not in found]
@@ -406,7 +410,7 @@ def _segments(documents: Iterable[Tuple[int, Document]]) -> int:
 
 
 def _write(file: File, translations: Translations) -> None:
-    """Write a translated file; standard output gets each piece as soon as it is translated."""
+    """Write a translated file; to standard output, write each piece as soon as it is translated."""
     pieces = (piece.replace("\n", file.line_end) for piece in file.source.pieces(translations))
     if file.target is not None:
         write_text(file.target, "".join(pieces))

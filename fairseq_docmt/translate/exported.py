@@ -1,4 +1,4 @@
-"""Translation with CTranslate2, by a model that ``export-ctranslate2`` has written."""
+"""Translation with CTranslate2, using a model written by ``export-ctranslate2``."""
 
 import json
 import math
@@ -41,12 +41,12 @@ def ctranslate2():
 
 @dataclass
 class ExportedModel:
-    """Languages, window sizes and length limits of an exported model.
+    """Languages, window sizes, special words and length limits of an exported model.
 
     Attributes:
         source_lang, target_lang: languages of source and translation.
-        window_size, next_sentences: sentences that the model reads, see ``--window-size`` and
-            ``--next-sentences``; ``window_size`` is None for a model of documents.
+        window_size, next_sentences: values of ``--window-size`` and ``--next-sentences`` in
+            training; ``window_size`` is None for a model of documents.
         separator: word between sentences.
         document_start: word before the first sentence of a document, or None.
         max_tokens: maximum number of tokens that the model can read or write.
@@ -310,7 +310,7 @@ class ExportedTranslator:
 
         Args:
             documents: subwords of all sentences.
-            spans: document, first sentence and end of each span.
+            spans: (document index, first sentence, end) of each span.
 
         Returns:
             The translations of the sentences of each span.

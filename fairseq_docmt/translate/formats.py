@@ -285,12 +285,12 @@ def read_source(
     system: str = "fairseq_docmt",
     language: Optional[str] = None,
 ):
-    """Read a file with documents to translate; return an object of the class of its format.
+    """Read a file with documents to translate; return an instance of the class for its format.
 
     Args:
         path: file, or ``-`` for standard input.
         layout: where the documents of plain text end.
-        plain: whether to read the file as plain text, whatever it looks like.
+        plain: whether to read the file as plain text without recognising its format.
         system, language: see :class:`WmtXml`.
 
     Raises:
@@ -345,11 +345,11 @@ def _ordered(rows: Dict[str, List[Tuple[int, Row]]]):
     """Return documents with their segments in the order of the segment numbers.
 
     Args:
-        rows: for each document, pairs of a record's number in the file and its row.
+        rows: document id -> pairs of a record's index in the file and its :class:`Row`.
 
     Returns:
-        The documents; and for each record the number of its document, the position of its first
-        segment there, and its segments.
+        The documents; and, for each record of the file, the index of its document, the index of
+        its first segment in that document, and the list of its segments.
     """
     documents, of_record = [], {}
     for name, given in rows.items():

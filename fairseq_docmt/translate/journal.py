@@ -86,7 +86,7 @@ class Journal:
         """Write a finished document to the file.
 
         Args:
-            number: number of the document in the run.
+            number: index of the document among all documents of the run.
             document: its translations.
         """
         self.found[number] = document

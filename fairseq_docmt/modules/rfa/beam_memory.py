@@ -237,7 +237,7 @@ class BeamMemory(NamedTuple):
         return memory._replace(rounded=for_few_queries(memory.rounded, memory.rounded.dtype))
 
     def as_summary(self) -> Summary:
-        """Return the history of each beam as a summary with sums (H, B * N, F, D)."""
+        """Return the history of each beam as sums (H, B * N, F, D) and norms (H, B * N, F)."""
         memory = self.merged()
         return Summary(memory.sums.flatten(1, 2), memory.norms.flatten(1, 2))
 

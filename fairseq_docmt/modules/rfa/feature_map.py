@@ -74,8 +74,8 @@ class RandomFeatureMap(nn.Module):
 
     Vectors are scaled to unit length and divided by a learned temperature of the head; the kernel
     is ``exp(q . k / temperature^2)``. In training, each forward pass draws a matrix for every head
-    from a pool; otherwise the first matrices of the pool are used. The pool is a buffer drawn with
-    the model's initialisation and saved in checkpoints. If the layers share a pool
+    from a pool; otherwise the first matrices of the pool are used. The pool is a buffer, drawn
+    at initialisation and saved in checkpoints. If the layers share a pool
     (:class:`SharedMatrices`), this module has no pool.
 
     Args:

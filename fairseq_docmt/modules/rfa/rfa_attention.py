@@ -1,4 +1,4 @@
-"""Random feature attention with a sentential gate: encoder, causal and cross (Wu et al. 2022).
+"""Encoder, causal and cross random feature attention with a sentential gate (Wu et al. 2022).
 
 Parameters keep the names of fairseq's attention, so they can come from a trained transformer.
 
@@ -33,7 +33,10 @@ BIAS = {"decay": 2.0, "average": 0.0}
 
 
 class SentenceWeights(NamedTuple):
-    """Decay and token weights of H gates for T tokens and the token after them.
+    """Decay and token weights of H gates for T tokens and the token that will follow them.
+
+    The following token needs its own entries, as it starts a sentence if the last token is a
+    separator.
 
     Attributes:
         log_decay: (H, B, T + 1) logarithm of the gate ``f_t``; 0 except at the first token of a
@@ -46,7 +49,7 @@ class SentenceWeights(NamedTuple):
 
 
 class SentenceGate(nn.Module):
-    """Gate that decays the past when a sentence starts.
+    """Gate that decays the history of earlier sentences when a new sentence starts.
 
     Its input is the representation of the separator before the sentence, as it enters the attention
     layer.
@@ -83,8 +86,8 @@ class SentenceGate(nn.Module):
         Args:
             x: (B, T, C) representations.
             separators: (B, T) True at separators.
-            token_weight: (H, B, 1) weight of the sentence that the first token continues; None at
-                the start of a document.
+            token_weight: (H, B, 1) weight of the tokens of the sentence that the first token
+                continues; None at the start of a document.
         """
         at_separators = self.log_gate(x).permute(2, 0, 1).masked_fill(~separators, 0.0)
         log_decay = F.pad(at_separators, (1, 0))
@@ -156,7 +159,10 @@ class CausalRFA(_RFA):
         return 0 if self.gate is None else self.gate.linear.out_features
 
     def _features(self, x: Tensor, matrices: Optional[Tensor]) -> Tuple[Tensor, Tensor, Tensor]:
-        """Compute query features, key features and values of H heads, each (H, rows, ...)."""
+        """Compute query features, key features and values of H heads, each (H, rows, ...).
+
+        ``matrices`` are as in :meth:`forward`.
+        """
         matrices = self.feature_map.draw() if matrices is None else matrices
         phi_q = self.feature_map(self._by_head(self.q_proj(x)), matrices)
         phi_k = self.feature_map(self._by_head(self.k_proj(x)), matrices)
@@ -182,10 +188,10 @@ class CausalRFA(_RFA):
             before: state before the first token, one row per sentence or, in a single step, with N
                 beams; None to start without history.
             need_state: whether to return the state after the last token.
-            separators: (B, T) True at separators, required with a gate; in a single step (B * N,),
-                or None without separators.
+            separators: (B, T) True at separators, required with a gate. In a single step (B * N,),
+                or None if no token is a separator.
             matrices: (H, d, D) random matrices, None to draw from the layer's own pool.
-            bsz: number of sentences B of a single step.
+            bsz: number of sentences B, required in a single step.
             keep_log_decay: callback for whole sequences that gets the (H or 1, B, T) logarithm of
                 the gates; or None.
 
@@ -299,7 +305,7 @@ class SourceFeatures(NamedTuple):
 
 
 class CrossRFA(_RFA):
-    """Cross attention of every query to all source tokens, by random features.
+    """Cross attention of every query to all source tokens, with random features.
 
     Args:
         rescale: whether to weight each key by ``exp(|k|^2 / (2 d t^2))``, with head size d and
@@ -320,13 +326,14 @@ class CrossRFA(_RFA):
         queries: Optional[int] = None,
         matrices: Optional[Tensor] = None,
     ) -> SourceFeatures:
-        """Compute the key features and values of a source, or the summary of both.
+        """Compute key features and values of a source, or their summary if it is cheaper to read.
 
         Args:
             source: (B, S, C) encoder output.
             padding: (B, S) True at padding; None without padding.
             separators: (B, S) True at separators; required with a gate.
-            queries: number of queries of each row; None if they come one by one.
+            queries: number of queries of each row, on which the choice depends; None if they come
+                one by one.
             matrices: (H, d, D) random matrices, None to draw from the layer's own pool.
         """
         bsz, length = source.shape[:2]

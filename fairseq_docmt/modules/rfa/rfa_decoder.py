@@ -129,7 +129,7 @@ class RFATransformerDecoder(StatefulDecoder):
         """Return additional layer inputs for (rows, T) tokens, and None, as layers share no state.
 
         The inputs are the separator mask (None without a gate) and the random matrices of each
-        layer.
+        layer. ``rest`` is the state that layers would share, always None here.
         """
         separators = self._separators(tokens)
         return {"separators": separators, "matrices": self._draw(self.causal_matrices)}, None

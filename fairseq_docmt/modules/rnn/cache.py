@@ -31,7 +31,7 @@ class CacheGate(nn.Module):
     Args:
         hidden_size: size of states s and of vectors m read from the cache.
         context_size: size of attention contexts c.
-        outputs: size of the gate: the size of states, or 1.
+        outputs: size of the gate, either the size of states or 1.
     """
 
     def __init__(self, hidden_size: int, context_size: int, outputs: int):
@@ -43,7 +43,7 @@ class CacheGate(nn.Module):
 
 
 class Lookup(NamedTuple):
-    """Contents of B caches with I slots, and all products that do not need the decoder state.
+    """Contents of B caches with I slots, and products that all decoding steps reuse.
 
     An attention context is a weighted sum of source states, so its projections are the same sum of
     projected source states, which are computed once for all beams and steps. The same holds for
@@ -53,10 +53,10 @@ class Lookup(NamedTuple):
         words: (B, I) words in the slots.
         values: (B, I, d) values in the slots.
         likeness: (B, S, I) dot products of the S source states with the keys of the slots.
-        gates: (B, S + I, g) contributions of source states, then of slot values, to a gate of size
-            g. If I > 2 S, only those of source states, (B, S, g), because it is then cheaper to
-            project the vector read from the cache at each step.
-        filled: (B, 1, 1) 1, or 0 for an empty cache.
+        gates: (B, S + I, g) source states, then slot values, projected for a gate of size g. If
+            I > 2 S, only projected source states, (B, S, g), because it is then cheaper to project
+            the vector read from the cache at each step.
+        filled: (B, 1, 1) 0 for an empty cache, otherwise 1.
     """
 
     words: Tensor
@@ -67,7 +67,7 @@ class Lookup(NamedTuple):
 
     @classmethod
     def of(cls, cache: Cache, sources: Tensor, gate: CacheGate) -> "Lookup":
-        """Precompute the products of caches and source states, (B, S, l), for all steps."""
+        """Precompute products of caches and source states, (B, S, context_size), for all steps."""
         # The number of queries of all beams and steps is typically at least this.
         gates = gate.of_context(sources)
         if cache.words.size(1) <= 2 * sources.size(1):
@@ -77,7 +77,7 @@ class Lookup(NamedTuple):
 
     @property
     def has_slot_gates(self) -> bool:
-        """Whether ``gates`` includes the contributions of the slot values."""
+        """Whether ``gates`` includes the projected slot values."""
         return self.gates.size(1) > self.likeness.size(1)
 
     def of_sentences(self, sentences: Tensor) -> "Lookup":
@@ -268,7 +268,10 @@ class CacheDecoder(GRUDecoder):
         )
 
     def _incoming_state(self, stream: Stream) -> Cache:
-        """Return the cache of each lane (document sequence) before the batch; empty at first."""
+        """Return the cache of each lane (document sequence) before the batch.
+
+        Without a document state the caches are empty.
+        """
         like = self.output_projection.weight
         if stream.doc_state is None:
             sizes = (self.cache_size, self.context_size, self.hidden_size)
@@ -363,7 +366,7 @@ class SearchTrace:
         self._order: Optional[Tensor] = None
 
     def reorder(self, order: Tensor) -> None:
-        """Record that rows were reordered after the last step; ``order`` has former indices."""
+        """Record that rows with the former indices ``order`` were selected after the last step."""
         self._order = order if self._order is None else self._order[order]
 
     def add(self, tokens: Tensor, *values: Tensor) -> None:

@@ -24,8 +24,10 @@ class SourceContext(NamedTuple):
     """Representation of the previous source sentences of each of B sentences.
 
     Attributes:
-        states: (B, W, l) word states of the previous sentence, or (B, 1, l) a single summary.
-        padding: (B, W) True at padding and throughout for sentences without previous sentences.
+        states: (B, W, l) states of size l of the W words of the previous sentence, or (B, 1, l) a
+            single summary of the previous sentences.
+        padding: (B, W or 1) True at padding, and throughout for sentences without previous
+            sentences.
     """
 
     states: Tensor
@@ -61,11 +63,12 @@ class ContextualGRU(AttentiveGRU):
 
         Args:
             x, state, source: see :meth:`AttentiveGRU.forward`.
-            context: representation of previous sentences of the B sentences; None to run without.
+            context: representation of the previous sentences of each of the B sentences; None to
+                ignore them.
 
         Returns:
-            (B * N, T, d) states, (B * N, T, l) attention contexts of the source, and (B * N, T, S)
-            attention weights, for N beams of each sentence.
+            (B * N, T, d) states, (B * N, T, source_dim) attention contexts of the source, and
+            (B * N, T, S) attention weights, for N beams of each sentence.
         """
         if context is None:
             return super().forward(x, state, source)
@@ -143,9 +146,9 @@ class GatedContext(ContextualGRU):
         init_uniform(self, hidden_dim)
 
     def look_back(self, inputs, state, seen, remembered):
-        """Return the gated summary of the previous sentences, a (rows, l) tensor of l features.
+        """Return the gated (rows, l) summary of previous sentences.
 
-        Rows without previous sentences are zeros.
+        It is zero in rows without previous sentences.
         """
         gate = torch.sigmoid(self.context_gate(torch.cat([inputs, state, seen], dim=-1)))
         vectors = remembered.states[:, 0].masked_fill(remembered.padding, 0.0)
@@ -156,9 +159,9 @@ def attend(query: Tensor, keys: Tensor, energy: Tensor, padding: Optional[Tensor
     """Compute additive attention weights.
 
     Args:
-        query: (B, N, 1, a) queries.
+        query: (B, N, 1, a) queries of size a.
         keys: (B, S, a) keys.
-        energy: (a,) energy vector.
+        energy: (a,) weights of the sum that gives the energy of a query and a key.
         padding: (B, S) True at padding; None without padding.
 
     Returns:
@@ -215,8 +218,8 @@ class PreviousSentenceEncoder(ContextGRUEncoder):
 class HierarchicalEncoder(ContextGRUEncoder):
     """Encoder that starts from a summary of three previous source sentences (Wang et al. 2017).
 
-    One GRU reads each sentence, a second GRU reads the last states of the first; the last state of
-    the second is the summary D. As in the authors' code, D is the initial state of all encoder
+    One GRU reads each sentence, and a second GRU reads the last states of the first; the last state
+    of the second is the summary D. As in the authors' code, D is the initial state of all encoder
     layers; it is zero without previous sentences.
     """
 
@@ -373,9 +376,10 @@ class PreviousTargetDecoder(GRUDecoder):
         return features, {**self._extra(found, stream), "doc_state": {PREVIOUS_STATE: before}}
 
     def _incoming_state(self, stream: Stream) -> Tensor:
-        """Return the (lanes, d) last decoder states before the batch; zeros at first.
+        """Return the (lanes, d) last decoder states before the batch.
 
-        A lane is one of the document sequences that are read in parallel.
+        A lane is one of the document sequences that are read in parallel. Without a document state
+        the decoder states are zeros.
         """
         if stream.doc_state is None:
             return self.output_projection.weight.new_zeros(stream.lanes, self.attending.hidden_dim)

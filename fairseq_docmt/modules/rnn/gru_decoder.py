@@ -20,14 +20,14 @@ from fairseq_docmt.ops.attentive_gru import (
 
 
 class AttendedStates(NamedTuple):
-    """Encoder states of B sources with S positions, projected for the decoder's recurrence.
+    """Encoder states of B sources with S positions, and their projections for the decoder's GRU.
 
     They are shared by the beams of a sentence.
 
     Attributes:
-        states: (B, S, l) encoder states.
-        keys: (B, S, a) keys of attention.
-        gates: (B, S, 3 d) contribution of each source state to the gates of the GRU.
+        states: (B, S, l) encoder states of size l.
+        keys: (B, S, a) attention keys of size a.
+        gates: (B, S, 3 d) projections to the gates of a GRU of size d.
         padding: (B, S) True at padding; None without padding.
     """
 
@@ -37,7 +37,7 @@ class AttendedStates(NamedTuple):
     padding: Optional[Tensor]
 
     def columns(self, columns: slice) -> "AttendedStates":
-        """Select positions of the source."""
+        """Select the source positions in the slice ``columns``."""
         return AttendedStates(*(None if x is None else x[:, columns] for x in self))
 
     def of_sentences(self, sentences: Tensor) -> "AttendedStates":
@@ -159,8 +159,8 @@ class GRUState(NamedTuple):
     """Incremental state of the decoder for B sentences with N beams each.
 
     Attributes:
-        hidden: (B * N, d) state of the lowest layer, which attends; the beams of a sentence are
-            adjacent.
+        hidden: (B * N, d) state of the lowest layer, which attends to the source; the beams of a
+            sentence are adjacent.
         upper: (layers - 1, B * N, d) states of the layers above.
         source: projected source of B sentences.
         beams: number of beams N of each sentence.
@@ -214,9 +214,9 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         embed_tokens: target embeddings.
         encoder_units: size of encoder states.
         hidden_size: size of decoder states.
-        layers: number of layers; the lowest attends.
+        layers: number of layers; the lowest attends to the source.
         attention_dim: size of the hidden layer of attention.
-        dropout: dropout of embeddings, between layers and in the output layer.
+        dropout: dropout probability on embeddings, between layers and in the output layer.
         share_input_output_embed: whether the output projection shares the target embeddings.
     """
 
@@ -327,13 +327,17 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         """Return the extra outputs: ``attn`` of all rows, or ``positions`` if rows are in groups.
 
         The positions are the indices of the targets that contribute to the loss.
+
+        Args:
+            parts: results for consecutive parts of the batch.
+            stream: documents and groups of the batch rows.
         """
         if stream.row_groups is not None:
             return {"attn": [None], **stream.positions()}
         return {"attn": [torch.cat([part.attention for part in parts])]}
 
     def _forward_sequence(self, tokens: Tensor, state: GRUState) -> Recurrence:
-        """Run all layers over whole sequences (rows, T), starting from a state."""
+        """Run all layers over whole sequences (rows, T) from a state; return their results."""
         found = self._attend(tokens, state)
         if self.upper is None:
             return found
@@ -368,7 +372,7 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         return MAX_POSITIONS
 
     def _attend(self, tokens: Tensor, state: GRUState) -> Recurrence:
-        """Run the lowest layer, which attends to the source, over (rows, T) tokens."""
+        """Run the lowest layer, with attention, over (rows, T) tokens; return its results."""
         words = self.dropout(self.embed_tokens(tokens))
         context = self._context_vector(state.history, len(tokens))
         return Recurrence(words, *self.attending(words, state.hidden, state.source, context))

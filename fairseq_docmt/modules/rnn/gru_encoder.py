@@ -29,7 +29,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         embed_tokens: source embeddings.
         hidden_size: size of the state of each direction.
         layers: number of layers.
-        dropout: dropout of embeddings, between layers and of the output.
+        dropout: dropout probability on embeddings, between layers and on the output.
 
     Attributes:
         no_context: whether every sentence is read as a document of its own.
@@ -68,7 +68,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         Args:
             src_tokens: (B, S) tokens.
             src_lengths: unused.
-            starts, lanes, doc_state, row_groups: documents of the rows, for decoders with a
+            starts, lanes, doc_state, row_groups: layout of the batch, for decoders with a
                 document state; see :class:`Stream`.
 
         Returns:
@@ -139,7 +139,8 @@ def read_rows(
         x: (rows, T, m) inputs of size m, padded on the right.
         lengths: (rows,) number of inputs of each row, at least 1.
         initial: (layers, rows, d) initial states, default: zeros.
-        places: (rows, T) index of each state in the flattened output; default: in order.
+        places: (rows, T) index, in the flattened output, at which the state of each input is
+            stored; default: the index of the input.
 
     Returns:
         (rows, T, d) states, zeros at padding, and the last states of all layers.
@@ -157,7 +158,7 @@ def read_rows(
 
 
 def placed(values: Tensor, places: Tensor, size: int) -> Tensor:
-    """Put N vectors in their places in a tensor of ``size`` vectors that is otherwise zero.
+    """Copy N vectors to the indices ``places`` of a tensor of ``size`` vectors, otherwise zero.
 
     For packed sequences this replaces torch's ``pad_packed_sequence``, which copies step by step;
     its backward pass copies the gradients of the whole batch at every step.

@@ -98,7 +98,7 @@ class SentenceVectors(nn.Module):
 
     @torch.no_grad()
     def forward(self, src_tokens: Tensor) -> Tensor:
-        """Compute the (rows, size) vectors of (rows, S) sentences that end with ``</s>``.
+        """Compute (rows, 2 * hidden_size) vectors of (rows, S) sentences that end with ``</s>``.
 
         Padding may be anywhere.
         """
@@ -107,12 +107,12 @@ class SentenceVectors(nn.Module):
         return (vectors - self.mean) / self.deviation
 
     def _words(self, sentence: Tensor) -> Tensor:
-        """Return the words of a sentence, without ``</s>`` and padding."""
+        """Return the words of a sentence, without ``</s>`` or padding."""
         return sentence[sentence.ne(self.padding_idx)][:-1]
 
     @torch.no_grad()
     def last_states(self, sentences: List[Tensor]) -> Tensor:
-        """Compute (rows, size) last states of both language models, not standardised."""
+        """Compute unstandardised last states (rows, 2 * hidden_size) of both language models."""
         order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
         states = self.mean.new_empty(
             len(sentences), self.size, dtype=self.lstms[0].weight_ih_l0.dtype
@@ -283,8 +283,8 @@ class MemnetDecoder(GRUDecoder):
         *args: see :class:`~fairseq_docmt.modules.rnn.gru_decoder.GRUDecoder`.
         source_size: size of the cells of the source memory, 0 without source memory.
         target_memory: whether there is a target memory.
-        insertion: ``context`` adds a projection of the readings to the gates of the lowest layer
-            (Memory-to-Context), ``output`` to the logits (Memory-to-Output).
+        insertion: where a projection of the readings is added: ``context`` for the gates of the
+            lowest layer (Memory-to-Context), ``output`` for the logits (Memory-to-Output).
     """
 
     def __init__(self, *args, source_size: int, target_memory: bool, insertion: str):
@@ -303,7 +303,7 @@ class MemnetDecoder(GRUDecoder):
         nn.init.zeros_(self.of_memory.weight)
 
     def recall_source(self, encoder_out: dict, documents: Tensor) -> Optional[Tensor]:
-        """Attend from each sentence to the source memory; return (rows, s), or None without memory.
+        """Return the (rows, s) vectors read from the source memory; None without source memory.
 
         Args:
             encoder_out: encoder output of the rows, with cells of size s.
@@ -347,14 +347,14 @@ class MemnetDecoder(GRUDecoder):
         return F.pad(readings, (0, self.readings_size - readings.size(1)))
 
     def recall(self, encoder_out: dict, documents: Tensor, cells=None, own: bool = True) -> Tensor:
-        """Attend to source and target memory; return the concatenated vectors read, (rows, r).
+        """Attend to source and target memory; return the vectors read, concatenated for each row.
 
         Args:
             encoder_out: encoder output of the rows.
             documents: (rows,) document number of each sentence; the sentences of a document are
                 consecutive.
-            cells: (rows, d) target memory cells; None without translations; the vectors read from
-                the target memory are then zeros.
+            cells: (rows, d) target memory cells; without them (None), zeros replace the vectors
+                read from the target memory.
             own: whether a sentence's target memory cell is added to its target memory query.
         """
         summary, source = encoder_out["summary"][0], self.recall_source(encoder_out, documents)

@@ -111,7 +111,7 @@ class SourcePointer(NamedTuple):
 
     @classmethod
     def init_state(cls, source: SourceSentences) -> "SourcePointer":
-        """Return the alignment before the first token."""
+        """Return the pointer before the first target token, one position before the source."""
         none = torch.zeros_like(source.first)
         return cls(source, source.first - 1, none, none)
 

@@ -30,11 +30,11 @@ class Comparison(NamedTuple):
 
     Attributes:
         p: p-value; None if there are too few segments for the test.
-        interval: half the width of the 95 % confidence interval of the system's score, only for
-            bootstrap tests.
-        better, worse: numbers of segments in which the system is better and worse, only for sign
-            tests.
-        procedure: number of samples and seed of a randomised test, e.g. ``bs:1000|seed:12345``.
+        interval: half the width of the 95 % confidence interval of the system's score; None unless
+            the test is a bootstrap test with enough segments.
+        better, worse: numbers of segments in which the system is better and worse; None unless the
+            test is a sign test.
+        procedure: number of samples and seed, e.g. ``bs:1000|seed:12345``; "" for a sign test.
     """
 
     p: Optional[float]
@@ -100,8 +100,9 @@ def _bootstrap(statistics: Statistics, metric: Metric, samples: int, rng: np.ran
         rng: random number generator.
 
     Returns:
-        System -> pair: (samples,) absolute differences from the score of the first system, minus
-        their mean; and half the width of the 95 % confidence interval of the system's score.
+        System -> pair: (samples,) absolute score differences from the first system, from each of
+        which the mean of these absolute values is subtracted; and half the width of the 95 %
+        confidence interval of the system's score.
     """
     rows = np.concatenate(list(statistics.values()), axis=1)
     sums = np.concatenate(list(_resampled(rows, samples, rng)))

@@ -184,9 +184,9 @@ def enough(counts: Dict[str, int]) -> Dict[str, int]:
 
 
 def size_of_ranges(texts: Translations) -> int:
-    """Return the size of the ranges of sentence positions for BLEU by place in the document.
+    """Return how many sentence positions form a range, for BLEU by position in the document.
 
-    It is the smallest multiple of 10 that gives at most 12 ranges.
+    This is the smallest multiple of 10 that gives at most 12 ranges.
     """
     longest = int(texts.index.position.max()) + 1
     return 10 * max(1, math.ceil(longest / MOST_RANGES / 10))

@@ -20,8 +20,8 @@ def line_plot(
     Args:
         lines: system -> label of the point on the horizontal axis -> value.
         across, up: labels of the horizontal and the vertical axis.
-        counts: label of the point -> number of segments or items behind it; only these points are
-            shown, in this order.
+        counts: label of the point -> number of segments or items behind it; points that are not
+            in this dictionary are left out, and its order is that of the axis.
         dashed: label of the point -> chance level, drawn as a dashed line; None for no line.
 
     Returns:

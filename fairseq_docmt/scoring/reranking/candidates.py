@@ -134,11 +134,12 @@ def tokenizer_for(
 def _test_set(
     source: Optional[str], docids: Optional[str], plain: bool
 ) -> Tuple[Layout, Optional[List[str]]]:
-    """Return the documents and segments of the test set, and its source (None without a file).
+    """Return the documents and segments of the test set, and the sentences of its source.
 
     Args:
-        source: file of the source, or None.
-        docids: file with a document id for each line, or None.
+        source: file of the source; if None, the docids alone define the documents, and None is
+            returned for the source.
+        docids: file with a document id for each line; None if blank lines separate documents.
         plain: whether to read the source as plain text, whatever its content looks like.
     """
     text = read_input(source, "source", plain=plain) if source else None

@@ -90,7 +90,7 @@ class DocumentLanguageModel:
         """Compute the log-probability of each sentence, with its end symbol, given its context.
 
         Args:
-            pairs: pairs of the previous sentences of a document and the sentence to score.
+            pairs: (previous sentences of the document, sentence) for each sentence to score.
 
         Returns:
             Natural log-probability of each scored sentence.
@@ -108,7 +108,7 @@ class DocumentLanguageModel:
         return [self._scores[pair] for pair in pairs]
 
     def unknown(self, sentences: Sequence[str]) -> float:
-        """Return the proportion of tokens in sentences that are not in the dictionary."""
+        """Return the proportion of the sentences' tokens that the dictionary lacks."""
         tokens = torch.cat([self._encoded(sentence) for sentence in sentences])
         return float(tokens.eq(self.dictionary.unk()).double().mean())
 
@@ -118,9 +118,12 @@ class DocumentLanguageModel:
         return self._known[sentence]
 
     def _shortened(self, before: Sequence[str], sentence: str) -> Pair:
-        """Return a sentence with its context, without the earliest sentences if there are too many.
+        """Return a sentence and as much of its context as the language model can read.
 
-        At most ``context`` previous sentences are kept, and only as many as fit the model.
+        Args:
+            before: previous sentences of the document; the last ones are kept, at most ``context``
+                and only as many as fit the model.
+            sentence: the sentence to score.
 
         Raises:
             UserError: the sentence alone has more tokens than the model has positions.
@@ -145,7 +148,7 @@ class DocumentLanguageModel:
         return Row(torch.cat([*map(self._encoded, before), last]), len(last))
 
     def _batches(self, order: List[int], rows: List[Row]) -> List[List[int]]:
-        """Divide inputs into batches of at most ``max_tokens`` tokens with padding.
+        """Divide inputs into batches of at most ``max_tokens`` tokens, including padding.
 
         Args:
             order: indices of the inputs by increasing length.

@@ -55,8 +55,9 @@ def best(hypotheses: List[str], references: List[str], utility: Utility) -> int:
     """Return the index of the candidate with the highest mean score against all references.
 
     Args:
-        hypotheses: candidates.
-        references: (candidates,) the same candidates as references, perhaps with another context.
+        hypotheses: (candidates,) candidates, preceded by their context if there is one.
+        references: (candidates,) the same candidates as references, whose context may differ from
+            that of the hypotheses.
         utility: function that scores hypotheses against references pair by pair.
     """
     distinct = list(dict.fromkeys(hypotheses))

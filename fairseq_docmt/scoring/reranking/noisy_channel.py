@@ -32,7 +32,7 @@ class NoisyChannel(NamedTuple):
         """Return the language model's natural log-probability of each sentence given its context.
 
         Args:
-            pairs: pairs of the previous sentences of a document and the sentence to score.
+            pairs: (previous sentences of the document, sentence) for each sentence to score.
         """
         return self.language_model.score(pairs)
 
@@ -129,10 +129,10 @@ def from_arguments(
 
 
 def _channel(args: argparse.Namespace, candidates: Candidates) -> ReferenceScorer:
-    """Load the channel model; it preprocesses texts itself only if ``--text-form`` is given.
+    """Load the channel model, which preprocesses texts only if ``--text-form`` is given.
 
     Raises:
-        UserError: the model translates from another language than that of ``--text-form``.
+        UserError: the model's source language is not the language of ``--text-form``.
     """
     parser = argparse.ArgumentParser()
     add_model_arguments(parser)

@@ -11,9 +11,9 @@ A score is one of the following; higher is better:
   model           the H- lines of fairseq-generate
   proposal        log-probability of the translation, the P- lines of fairseq-generate
   length          number of words
-  channel         log-probability of the source given the translation, by --channel
+  channel         log-probability of the source given the translation, from the model of --channel
   language-model  log-probability of the translation given the translations chosen before it in its
-                  document, by --language-model
+                  document, from the model of --language-model
   comet           a reference-free model of COMET
   oracle          chrF with --reference, an upper bound
   FILE            one number for each candidate, sentence after sentence
@@ -225,7 +225,7 @@ def tune(
         candidates: candidates of all sentences.
         features: scores with the weights to try.
         references: (sentences,) references; None for a sentence without a reference.
-        choose_by: function from weights to the index of the chosen candidate of each sentence.
+        choose_by: function from weights to the (sentences,) indices of the chosen candidates.
         metric: sacreBLEU's BLEU.
     """
     names = [feature.name for feature in features]

@@ -40,8 +40,8 @@ class Layout(NamedTuple):
         ids: (documents,) names of the documents; None if the text has none.
         numbers: for each document, the names of its segments, or None if they have none; None for
             plain text.
-        by_docids: whether the documents come from a file of docids (``--docids``), so that no blank
-            lines separate them.
+        by_docids: whether the documents come from a file of docids (``--docids``), in which case
+            no blank lines separate them.
     """
 
     path: str

@@ -1,7 +1,7 @@
 """Translations of documents by several systems, with references and source.
 
 The first reference, or without references the source, defines the documents and segments of the
-test set.  All other texts must have the same segments, or are aligned with them (``--align``).
+test set, which all other texts must match; only translations can be aligned (``--align``).
 """
 
 import argparse
@@ -276,7 +276,12 @@ def read_translations(
 
 
 def _side(layout: Layout, option: str, text: Input) -> List[str]:
-    """Return the segments of a reference or the source; ``option`` names it in error messages.
+    """Return the segments of a reference or of the source.
+
+    Args:
+        layout: documents and segments of the test set.
+        option: option by which the text was given, for error messages.
+        text: the reference or source.
 
     Raises:
         UserError: the segments of the text do not match the test set.
@@ -329,7 +334,7 @@ def _stripped(
 
 
 def _described(texts: Translations, aligned: Dict[str, int], reading: Reading) -> Translations:
-    """Return a test set with alignment reports and the list of changes for signatures filled in.
+    """Return a test set, adding alignment reports and the list of changes for its signature.
 
     Notes on what looks wrong in the texts, such as shifted lines, are appended to ``texts.notes``.
 

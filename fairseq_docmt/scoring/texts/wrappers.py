@@ -2,8 +2,8 @@
 
 Such wrappers are thoughts (``<think>``), code fences, announcements ("Here is the translation:"),
 offers of help, line numbers and comments.  :func:`stripped` removes the unmistakable ones before
-segments are matched; :func:`notes_on` reports what is left.  Anything that also occurs in the
-reference is taken for text.
+segments are matched; :func:`notes_on` reports what is left.  What the reference contains
+too is not reported and, except for thoughts and code fences, not removed.
 """
 
 import re
@@ -169,7 +169,12 @@ def _bare_document(document: Document, removed: Removed) -> Document:
 
 
 def _bare(lines: List[str], removed: Removed) -> List[str]:
-    """Return the lines of a document, or of a single segment, without wrappers and blank lines."""
+    """Return the lines of a document or single segment without wrappers or blank lines.
+
+    Args:
+        lines: the lines.
+        removed: wrappers to remove in addition to thoughts and code fences.
+    """
     text = _UNOPENED.sub("", THOUGHTS.sub("", "\n".join(lines)))
     fenced = _FENCED.fullmatch("\n".join(_without_words(text.split("\n"), removed)).strip())
     bare = _without_words((fenced[2].rstrip() if fenced else text).split("\n"), removed)
@@ -191,7 +196,7 @@ def _without_words(lines: List[str], removed: Removed) -> List[str]:
 
 
 def is_numbered(lines: Sequence[str]) -> bool:
-    """Return whether all of three or more lines begin with consecutive numbers from 0 or 1."""
+    """Return whether there are at least three lines, numbered consecutively from 0 or 1."""
     found = [_NUMBER.match(line) for line in lines]
     if len(lines) < FEWEST_NUMBERED or not all(found):
         return False
@@ -224,7 +229,8 @@ def find(
 
     Args:
         system, reference: (segments,) translations and references.
-        source: (segments,) source, or None.
+        source: (segments,) source; copies of it are reported, comments that it contains itself are
+            not.  None if unknown.
         spans: first segment and end of each document, to find documents with numbered lines.
     """
     script = _script_of(reference)
@@ -250,14 +256,14 @@ def _kind(text: str, wanted: str, source: Optional[str], script: Optional[Patter
 
     Args:
         text, wanted: the translation and its reference.
-        source: the source, or None.
-        script: pattern of the letters of the reference's script, or None.
+        source: source of the segment; a copy of it is reported.  None if unknown.
+        script: pattern of the letters of the references' script; None to accept any script.
 
     Returns:
         Name of what was found, for the note; "" if nothing was found.
     """
     low = text.lower()
-    if "<think" in low and "<think" not in wanted.lower() or "</think" in low:
+    if any(tag in low and tag not in wanted.lower() for tag in ("<think", "</think")):
         return "thoughts"
     if any(fence in text and fence not in wanted for fence in ("```", "~~~")):
         return "fences"
@@ -292,7 +298,7 @@ _SEARCHES: Dict[str, Callable[[str], Optional[Match]]] = {
 
 
 def _script_of(sentences: Sequence[str]) -> Optional[str]:
-    """Return the name of the most frequent script; None without letters of a known script."""
+    """Return the name of the most frequent script; None if no letter has a known script."""
     text = "".join(sentences[:1000])
     counts = {name: len(re.findall(f"[{letters}]", text)) for name, letters in _SCRIPTS.items()}
     best = max(counts, key=lambda name: counts[name])
@@ -302,7 +308,7 @@ def _script_of(sentences: Sequence[str]) -> Optional[str]:
 def notes_on(
     name: str, found: Found, places: Sequence[str], is_stripped: bool = False
 ) -> List[str]:
-    """Return a list with a note on the segments found by :func:`find`, or an empty list.
+    """Return a list with a note on the segments that :func:`find` found; empty if there are none.
 
     Args:
         name: name of the system.

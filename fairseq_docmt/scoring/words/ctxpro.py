@@ -1,4 +1,4 @@
-r"""Measure accuracy on words whose translation needs context, without model scores.
+r"""Measure accuracy on words whose translation needs context, from translations alone.
 
     fairseq-docmt ctxpro gender.opensubtitles.en-de.test.json \
         one=one.txt two=two.txt

@@ -81,7 +81,7 @@ class Restored(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """Proportion of the produced pronouns that are marked; 0 if none is produced."""
+        """Proportion of ``found`` in ``produced``; 0 if the translation adds no pronoun."""
         return self.found / self.produced if self.produced else 0.0
 
     @property

@@ -4,7 +4,7 @@ r"""Compute the F1 of words that depend on previous sentences (after MuDA), with
         --reference test.fr --tags tags.jsonl sentence=sentence.out window=window.out
 
 Fernandes et al. (2023): words of the reference and of each system are tagged for lexical cohesion,
-formality, verb form and pronouns, as far as there are rules for the target language.  In each
+formality, verb form and pronouns, where there are rules for the target language.  In each
 sentence, a tagged word is correct as often as hypothesis and reference both have it with the same
 tag.  Rules replace the neural word alignment and coreference resolution of the published code,
 whose scores therefore differ; the guide to evaluation lists the differences.

@@ -42,17 +42,17 @@ class Counts(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """Proportion of matches among the words of the hypotheses; 0 if there are none."""
+        """Proportion of the hypotheses' tagged words that are matches; 0 if no word is tagged."""
         return self.both / self.hypothesis if self.hypothesis else 0.0
 
     @property
     def recall(self) -> float:
-        """Proportion of matches among the words of the references; 0 if there are none."""
+        """Proportion of the references' tagged words that are matches; 0 if no word is tagged."""
         return self.both / self.reference if self.reference else 0.0
 
     @property
     def f1(self) -> float:
-        """Harmonic mean of precision and recall; 0 if there are no words."""
+        """Harmonic mean of precision and recall; 0 if neither side has a tagged word."""
         total = self.hypothesis + self.reference
         return 2 * self.both / total if total else 0.0
 

@@ -351,7 +351,7 @@ def let_load(model: nn.Module, task) -> None:
 
 
 def start_training(model: nn.Module, task, arch: str) -> None:
-    """Check a model against the checkpoint that training starts from; load pre-trained parts.
+    """Check a model against the checkpoint training starts from; load separately trained parts.
 
     Args:
         model: model to train.

@@ -22,9 +22,10 @@ def let_vocabulary_grow(
     new: Sequence[str] = DOCUMENT_SYMBOLS,
     as_mean: bool = False,
 ) -> None:
-    """Let a model load weights of vocabularies without the document symbols.
+    """Let a model load weights that were trained with vocabularies without the document symbols.
 
-    The missing rows keep their initialisation.  Any other difference in size is refused by torch.
+    In embeddings and output layers, the rows of these symbols keep their initialisation.  Torch
+    still refuses any other difference in size.
     Layers may still be replaced afterwards, since layers of vocabulary size are looked up only when
     weights are loaded.
 
@@ -32,7 +33,7 @@ def let_vocabulary_grow(
         model: model to load into.
         dictionaries: dictionaries of the model.
         new: last symbols of the dictionaries, which the weights may lack.
-        as_mean: initialise the missing rows with the mean of the loaded ones instead.
+        as_mean: True to initialise these rows with the mean of the loaded rows instead.
     """
     sizes = {len(dictionary) for dictionary in dictionaries}
 
