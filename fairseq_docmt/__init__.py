@@ -1,8 +1,8 @@
 """Document-level neural machine translation as a fairseq plugin (``--user-dir``).
 
 Importing this package registers its tasks, models, criteria, optimizers, scorer and tokenizer with
-fairseq.  It imports all its sub-packages itself, because fairseq imports only ``tasks/`` and
-``models/``, and only if the package was not imported before.
+fairseq.  The package imports all its sub-packages itself: fairseq imports only ``tasks/`` and
+``models/``, and these only if the package was not imported before.
 """
 
 import os

@@ -32,7 +32,7 @@ def _numpy_classes() -> list:
 
 
 def _configuration_classes() -> list:
-    """Return the classes of stored options and of objects broadcast to data-parallel processes."""
+    """Return the classes of stored options, and of fairseq's placeholder for a broadcast tensor."""
     from fairseq.distributed import utils as distributed_utils
 
     return [

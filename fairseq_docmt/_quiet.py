@@ -51,7 +51,7 @@ BLEU_ADVICE = ("BLEU score is being computed by", "If you are using BPE on the t
 
 
 def scored_text(cfg) -> str:
-    """Return a sentence that says on which text ``fairseq-generate`` computes its score.
+    """Return a message on which text ``fairseq-generate`` scores (subwords, words, …) and how.
 
     Args:
         cfg: configuration of the command.
@@ -76,9 +76,10 @@ def scored_text(cfg) -> str:
 
 
 class _WithoutDumps(logging.Filter):
-    """Log filter that drops the dumps of configuration and model when a document task runs.
+    """Log filter that drops the logged configuration and model when a document task runs.
 
-    In ``fairseq-generate`` it also replaces fairseq's advice about BLEU by :func:`scored_text`.
+    In ``fairseq-generate`` it also replaces fairseq's messages on how BLEU is computed by
+    :func:`scored_text`.
     """
 
     def __init__(self):
@@ -107,7 +108,7 @@ class _WithoutDumps(logging.Filter):
 
 
 def hide_known_messages() -> None:
-    """Hide fairseq's dumps of configuration and model, and known warnings of libraries.
+    """Hide the configuration and model that fairseq logs, and known warnings of libraries.
 
     The environment variable ``LOGLEVEL=DEBUG``, which is fairseq's own, shows everything.  Warnings
     are also shown if the user has set filters (``python -W``, ``PYTHONWARNINGS``).

@@ -1,7 +1,8 @@
 """Checks for fairseq's commands when ``--task`` was forgotten and fairseq's default task runs.
 
-This task, ``translation``, reads the blank lines between documents as sentences.  Its class cannot
-check this, but commands log their configuration just before they set up the task.
+This task, ``translation``, reads the blank lines between documents as sentences.  Its class does
+not check for them; the check is made when a command logs its configuration, just before it sets up
+the task.
 """
 
 import logging
@@ -32,7 +33,7 @@ class StockTaskCheck(logging.Filter):
         self.split = split
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Check a logged configuration and warn about blank lines; return True for every record.
+        """Check a logged configuration, warn about blank lines in the source, and return True.
 
         Raises:
             UserError: a checkpoint given by ``--path`` cannot be read, may run a program or, with

@@ -3,8 +3,8 @@
     fairseq-docmt average --inputs FOLDER --num-epoch-checkpoints 5 --output FILE
     fairseq-docmt average --inputs FILE FILE ... --output FILE
 
-The output can be used like any checkpoint to translate, or with --finetune-from-model.  Everything
-else in it, such as options, is taken from the last input; the optimizer state is left out.
+The output can be used like any checkpoint to translate, or with --finetune-from-model.  The
+rest of its content, such as options, comes from the last input; the optimizer state is left out.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def average(paths: Sequence[str]) -> dict:
 def _note_other_training(file: CheckpointFile, last: CheckpointFile) -> None:
     """Print a note if two checkpoints were trained with different ``--seed`` or ``--save-dir``.
 
-    This suggests different training runs, but is no error: a resumed run may have a new folder.
+    This suggests different training runs, but is not an error: a resumed run may have a new folder.
     """
     for group, option in (("common", "seed"), ("checkpoint", "save_dir")):
         known = [of.settings.get(group, {}).get(option) for of in (file, last)]
@@ -104,7 +104,7 @@ def newest(folder: str, pattern: str, number: int, most: Optional[int] = None) -
 
     Args:
         folder: folder of the checkpoints (``--save-dir``).
-        pattern: ``AFTER_EPOCHS`` or ``AFTER_UPDATES``, which checkpoints to consider.
+        pattern: which checkpoints to consider, ``AFTER_EPOCHS`` or ``AFTER_UPDATES``.
         number: number of checkpoints to return.
         most: last epoch or update to consider; None for no bound.
 

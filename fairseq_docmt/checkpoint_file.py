@@ -38,7 +38,7 @@ class CheckpointFile(NamedTuple):
     Attributes:
         path: path of the file.
         settings: options of training, by group (``task``, ``model``, …).
-        task_state: state of the task.
+        task_state: what the task's ``state_dict`` returned.
         weights: parameters of the model.
         updates: number of updates after which training resumes, 0 without optimizer state.
         hours: duration of training in hours.
@@ -261,7 +261,10 @@ def rename_options(cfg) -> None:
 
 
 def misfit(message: str) -> str:
-    """Return the first difference between a checkpoint and a model, given torch's error message."""
+    """Return the first difference between checkpoint and model in an error message of torch.
+
+    If the message names no parameter, its first line is returned.
+    """
     sizes = re.search(r"size mismatch for (\S+): .*?Size\(\[(.*?)\]\).*?Size\(\[(.*?)\]\)", message)
     if sizes:
         name, trained, built = sizes.groups()
@@ -388,8 +391,8 @@ def _is_text(name: str, texts: Set[str]) -> bool:
 def _names_of_texts() -> Set[str]:
     """Return the names of options that are strings by type, in fairseq and in this package.
 
-    fairseq evaluates none of them, except lists written as text such as ``pipeline_balance``, which
-    are left out.
+    fairseq evaluates none of these.  Lists written as text, such as ``pipeline_balance``, are left
+    out, because fairseq evaluates them.
     """
     classes = [*tasks.TASK_DATACLASS_REGISTRY.values()]
     classes += [field.type for field in dataclasses.fields(FairseqConfig)]

@@ -22,9 +22,9 @@ REFUSED = (
 class UserError(ValueError, CompactHydraException):
     """Invalid input or an invalid combination of options.
 
-    The message is one sentence with the file, line or value and the fix.  Python code catches it
-    like any ``ValueError``; on the command line only the sentence is printed, even if hydra reports
-    the error.
+    The message is one sentence that names the file, line or value and tells how to correct it.
+    Python code catches the error like any ``ValueError``; on the command line only the sentence is
+    printed, even if hydra reports the error.
     """
 
 
@@ -148,7 +148,7 @@ OF_HYDRA = {
 
 
 def reason_of(error: BaseException) -> Optional[str]:
-    """Return the sentence that a user reads instead of a traceback; None for other errors.
+    """Return the sentence to show instead of a traceback; None if the traceback is to be shown.
 
     There is a sentence for a :class:`UserError`, diverged training, a checkpoint that cannot be
     loaded, and errors of fairseq and hydra about options.
@@ -191,6 +191,6 @@ def _one_sentence_hook(previous):
 
 
 def show_user_errors_plainly() -> None:
-    """Make an uncaught :class:`UserError` print only its sentence and exit with status 1."""
+    """Make uncaught errors for which :func:`reason_of` has a sentence print nothing else."""
     if not getattr(sys.excepthook, "shows_user_errors", False):
         sys.excepthook = _one_sentence_hook(sys.excepthook)

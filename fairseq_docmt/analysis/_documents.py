@@ -27,6 +27,9 @@ from matplotlib import pyplot  # noqa: E402
 class Document(NamedTuple):
     """One example (a document, window or part) with its references, as a batch for the model.
 
+    S and T are the lengths of the source and target rows.  Sentences are numbered from 0 within the
+    example.
+
     Attributes:
         sample: batch of one row per sentence, or of a single row of joined sentences.
         of_source: (rows, S) sentence number of each source token, -1 for padding.
@@ -119,7 +122,7 @@ def require_streams(task) -> None:
     """Refuse a task that does not read documents sentence by sentence.
 
     Raises:
-        UserError: the task is another one; the message names it.
+        UserError: the task is not ``sentence_stream_translation``.
     """
     if task.cfg._name != "sentence_stream_translation":
         raise UserError(

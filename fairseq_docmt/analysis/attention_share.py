@@ -23,7 +23,7 @@ from fairseq_docmt.modules.sentences import source_sentences
 
 
 class Symbols(NamedTuple):
-    """Dictionary indices of ``<sep>`` on both sides, and of padding."""
+    """Dictionary indices of ``<sep>`` in the source and in the target, and of padding."""
 
     source_separator: int
     target_separator: int
@@ -83,7 +83,8 @@ def attention_share(model, samples: Iterable[dict], symbols: Symbols) -> List[fl
         symbols: indices of ``<sep>`` and padding.
 
     Raises:
-        UserError: the architecture has no attention weights.
+        UserError: the decoder does not return the attention of a chosen layer, or the samples
+            have no target tokens.
     """
     layers = _number_of_layers(model)
     mass, tokens = [0.0] * layers, 0
@@ -106,7 +107,7 @@ def attention_share(model, samples: Iterable[dict], symbols: Symbols) -> List[fl
 
 
 def parse_args() -> argparse.Namespace:
-    """Parse the command line."""
+    """Parse the options for the corpus, the checkpoint, the split and the batch size."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

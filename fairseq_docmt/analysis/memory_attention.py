@@ -130,7 +130,7 @@ def information_gain(maps: MemoryMaps) -> Dict[str, float]:
     """Return the mean KL divergence of the attention from that with a random memory, in nats.
 
     The result has a value for ``update``, the attention by which the memory reads a sentence, and
-    for ``output``, by which tokens read the memory.
+    for ``output``, the attention by which tokens read the memory.
     """
     update = _divergence(maps.update, maps.random_update).mean()
     output = _divergence(maps.output, maps.random_output)  # (K, H, T)

@@ -30,7 +30,7 @@ class AttentionInputs(NamedTuple):
     """Inputs of an attention module, for B batch rows.
 
     Attributes:
-        query: (T, B, E) queries, one for each of T positions.
+        query: (T, B, E) queries, E channels wide, one for each of T positions.
         key: (S, B, E) keys, one for each of S positions.
         key_padding_mask: (B, S) bool, True for padding; None if there is none.
         attn_mask: (T, S) mask that is added to the logits; None if there is none.
@@ -295,8 +295,9 @@ def divergence(log_attention: Tensor, of_link: Tensor, key: Tensor) -> Tuple[Ten
     Args:
         log_attention: (words, heads, S) logarithms of the attention weights of ambiguous words over
             S positions; the weights are averaged over the heads.
-        of_link: (links,) number of the ambiguous word of each pair with a supporting word.
-        key: (links,) position of the supporting word of each pair.
+        of_link: (links,) index of the ambiguous word in each pair of an ambiguous and a supporting
+            word.
+        key: (links,) position of the supporting word in each pair.
 
     Returns:
         (words,) divergence in nats, and (words,) total weight of the supporting words.
@@ -311,7 +312,7 @@ def divergence(log_attention: Tensor, of_link: Tensor, key: Tensor) -> Tuple[Ten
 
 
 def parse_layers(text: str) -> Dict[str, int]:
-    """Parse ``--regularized-attention``, such as ``encoder:0,cross:0``, into attention -> layer.
+    """Parse ``--regularized-attention`` (``encoder:0,cross:0``) into the layer of each attention.
 
     Raises:
         UserError: the text does not have this form.

@@ -177,8 +177,8 @@ class Lines(NamedTuple):
         src: source lines, 1-D tensors that end in ``</s>``.
         sizes: (lines,) number of source tokens.
         dictionary: source dictionary.
-        tgt: references like ``src``, or None.
-        drafts: earlier translations like ``src``, or None.
+        tgt: references in the form of ``src``, or None.
+        drafts: earlier translations in the form of ``src``, or None.
         constraints: (lines, n) target constraints, as packed by fairseq; or None.
         left_pad: whether sources are padded on the left.
         name: name of the corpus, for messages.

@@ -273,7 +273,7 @@ class DocumentView(LanguagePairDataset):
         logger.warning("%s; %d such sentences are left out", problem, len(lines))
 
     def line_ids_of(self, item: int) -> list:
-        """Return the line ids of an example's sentences, with ``id_of_last`` only the last one."""
+        """Return the line ids of an example's sentences or, with ``id_of_last``, of the last."""
         first, end = self.spans[item].tolist()
         return self.index.line_ids[end - 1 if self.id_of_last else first : end].tolist()
 

@@ -64,7 +64,12 @@ class ResumableIterator(EpochBatchIterator):
 
     @classmethod
     def of_stock(cls, iterator: EpochBatchIterator, decided_by: dict) -> "ResumableIterator":
-        """Return a resumable iterator over the batches of a fairseq iterator."""
+        """Return a resumable iterator over the batches of a fairseq iterator.
+
+        Args:
+            iterator: fairseq's iterator.
+            decided_by: see :class:`ResumableIterator`; ``--grouped-shuffling`` is added to it.
+        """
         names = list(inspect.signature(EpochBatchIterator).parameters)
         arguments = {name: getattr(iterator, name) for name in names}
         order = {"--grouped-shuffling": iterator.grouped_shuffling}
@@ -101,10 +106,13 @@ class ResumableIterator(EpochBatchIterator):
         return super()._get_iterator_for_epoch(epoch, shuffle, **kwargs)
 
     def _refuse_another_task(self, before: dict) -> None:
-        """Refuse a checkpoint without a task name that has options which this task lacks.
+        """Refuse a checkpoint that names no task but has options which this task lacks.
 
         Args:
             before: option -> value in the checkpoint; earlier versions did not store the task.
+
+        Raises:
+            UserError: the checkpoint is refused; the message names one of these options.
         """
         missing = before.keys() - self._decided_by.keys()
         if missing and TASK not in before:

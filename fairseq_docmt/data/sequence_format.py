@@ -73,7 +73,7 @@ class LanguageTags(NamedTuple):
         source_start: tokens before the source.
         source_end: tokens after the ``</s>`` of the source.
         target_start: tokens before the target.
-        first: first token of the decoder; None for ``</s>``.
+        first: first token of the decoder's input; None for ``</s>``.
     """
 
     source_start: Tuple[int, ...] = ()

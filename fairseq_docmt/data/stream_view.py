@@ -80,7 +80,7 @@ def fill_lanes(index: DocumentIndex, lanes: int, seed: Optional[int] = None) -> 
 
 
 def chunk_sizes(steps: int, chunk: int, seed: Optional[int] = None) -> List[int]:
-    """Return how many sentences of each lane every batch contains; they add up to ``steps``.
+    """Return the number of sentences per lane in each batch; the sum is ``steps``.
 
     Args:
         steps: number of sentences of the longest lane (documents read one after another).

@@ -150,7 +150,7 @@ def collate(rows: Sequence[Dict[str, Tensor]], shifts: Sequence[int]) -> Dict[st
 
 
 class _Check:
-    """Checker that the words named in a file exist in a corpus."""
+    """Check of the words named in a supporting-words file against a corpus."""
 
     def __init__(self, corpus: DocumentCorpus):
         pairs, index = corpus.pairs, corpus.index
@@ -179,7 +179,12 @@ class _Check:
 
 
 def _read_file(path: str, first: int, check: _Check) -> Iterator[Tuple[int, Ambiguity]]:
-    """Yield (line, ambiguous words) for each record; line numbers count from ``first``.
+    """Yield the line of the corpus and its ambiguous words for each record of a file.
+
+    Args:
+        path: file for one part of the corpus, such as ``train1``.
+        first: line of the corpus at which this part begins.
+        check: check of the words against the corpus.
 
     Raises:
         UserError: a line of the file, named in the message, is invalid.
@@ -197,6 +202,10 @@ def _read_file(path: str, first: int, check: _Check) -> Iterator[Tuple[int, Ambi
 
 def _parse(record: dict, first: int, check: _Check) -> Tuple[int, Ambiguity]:
     """Convert a JSON record into a line number of the corpus and its ambiguous words.
+
+    Args:
+        record: content of one line of the file.
+        first, check: see :func:`_read_file`.
 
     Raises:
         ValueError: the record is invalid, or its words are not in the corpus.

@@ -1,8 +1,8 @@
 """Checks of the text that enters a model, and of the files of a binarised split.
 
 ``</s>`` in a text (HTML, a placeholder, a mark of another toolkit) would end the sentence that the
-model reads.  Text that still has such a word in its final form, after tokenization and BPE, is
-refused wherever it comes in.  ``<unk>`` is no such word: it is read as an unknown word.
+model reads.  Text that still contains this or another special symbol as a word after tokenization
+and BPE is refused wherever it comes in.  ``<unk>`` is allowed: it is read as an unknown word.
 """
 
 import itertools
@@ -25,11 +25,11 @@ def check_unicode(text: str, place: str) -> None:
     """Refuse text that is not valid Unicode: lone surrogates or bytes of another encoding.
 
     Args:
-        text: the text.
+        text: text to check.
         place: where the text stands, for the message.
 
     Raises:
-        UserError: the text has such a character.
+        UserError: the text is not valid Unicode.
     """
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise UserError(f"{place} is not UTF-8; convert the input")
@@ -39,7 +39,7 @@ class Symbols(NamedTuple):
     """Special symbols of a dictionary, which no sentence may contain as words.
 
     Attributes:
-        dictionary: the dictionary.
+        dictionary: dictionary with these symbols.
         added: index of the first symbol that was added after the words.
     """
 
@@ -51,7 +51,7 @@ class Symbols(NamedTuple):
         """Return the special symbols of a dictionary.
 
         Args:
-            dictionary: the dictionary.
+            dictionary: dictionary of words and symbols.
             added: symbols that count as special at the end of the dictionary; elsewhere in it they
                 count as words.
         """
@@ -184,7 +184,7 @@ AGAIN = "copy the data folder again, or binarise the split again"
 
 
 def check_split(folder: str, split: str, languages: Sequence[str], combined: bool = False) -> None:
-    """Check that the files of a split are complete; it may lack its target side, or all files.
+    """Check that the files of a split are complete; the target side or all files may be missing.
 
     Args:
         folder: data folder.
@@ -193,7 +193,8 @@ def check_split(folder: str, split: str, languages: Sequence[str], combined: boo
         combined: whether ``train1``, ``train2``, ... are checked too.
 
     Raises:
-        UserError: any other file is missing, a file is empty, or an index is truncated.
+        UserError: the source side or one of the two files of a side is missing, a part lacks the
+            target side that the first part has, a file is empty, or an index is truncated.
     """
     source, target = languages
     sides = []  # of the first part

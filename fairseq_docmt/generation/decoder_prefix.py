@@ -151,7 +151,7 @@ def _prefill_hooks(decoder, tokens: Tensor, new: int, state: IncrementalState) -
 
 @contextlib.contextmanager
 def positions_by_row(decoders) -> Iterator[None]:
-    """Make stock decoders number the positions in each row by its own tokens, without padding.
+    """Make stock decoders count the positions of tokens within each row, skipping padding.
 
     This applies inside the ``with`` block.  When prefixes have different lengths, a token's column
     number is not its position.
@@ -216,8 +216,8 @@ class GrowingDocuments:
 
         Args:
             src_tokens: (documents, tokens) padded on either side.
-            known: row of each document in the previous call, where its source was shorter; None if
-                all documents are new.
+            known: row that held the beginning of each document in the previous call; None if all
+                documents are new.
         """
         before = None
         if known is None:

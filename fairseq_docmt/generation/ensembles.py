@@ -85,7 +85,7 @@ class ShallowFusion(nn.Module):
         self._make_room(0)
 
     def _make_room(self, step: int) -> None:
-        """Drop each row's earliest context until ``step`` output tokens fit the positions."""
+        """Drop each row's earliest context sentences to make room for ``step`` output tokens."""
         self._room = []
         for row, marks in enumerate(self._marks):
             room, kept = self.most_tokens, 0
@@ -108,7 +108,7 @@ class ShallowFusion(nn.Module):
         """Return log-probabilities (hypotheses, 1, target words) of the word after ``tokens``.
 
         All are 0 where the next token is a mark before the sentence (language tag, ``<bod>``).
-        Elsewhere, symbols that the language model lacks have minus infinity.
+        Elsewhere, symbols that the language model lacks get minus infinity.
         """
         step, marked = tokens.size(1) - 1, max(self._marks)
         if step > min(self._room):
@@ -288,7 +288,10 @@ class PrefixEnsemble(FusedEnsemble):
             self.prefix_scores = scores if known is None else known + scores
 
     def _scores(self, new_tokens: Tensor, before: List[Optional[DecoderPrefix]]) -> Tensor:
-        """Return the (bsz,) log-probability of each row's new tokens, without initial ``</s>``."""
+        """Return the (bsz,) log-probability of each row's new tokens, an initial ``</s>`` excepted.
+
+        ``before`` has each model's prefix before these tokens, or None at the beginning.
+        """
         if before[0] is None:
             new_tokens = new_tokens[:, 1:]
         is_token = new_tokens.ne(self.pad)

@@ -127,7 +127,7 @@ def read(cache: Cache, queries: Tensor) -> Tuple[Tensor, Tensor]:
     """Match attention contexts with keys and read the values (Tu et al. 2018, equation 5).
 
     Args:
-        cache: caches.
+        cache: one cache with I slots for each of B rows.
         queries: (B, T, l) attention contexts.
 
     Returns:

@@ -52,7 +52,7 @@ class Window(NamedTuple):
     first: int = 0
 
     def with_centers(self, q: Tensor) -> "Window":
-        """Return the window with explicit ``centers``: its own, or counted from ``first``.
+        """Return the window with ``centers``; if they are None, they are counted from ``first``.
 
         Args:
             q: (B, H, I, d) queries, used for their shape and device only.

@@ -334,7 +334,7 @@ def _stripped(
 
 
 def _described(texts: Translations, aligned: Dict[str, int], reading: Reading) -> Translations:
-    """Return a test set, adding alignment reports and the list of changes for its signature.
+    """Add alignment reports and, for its signature, a list of changes to a test set; return it.
 
     Notes on what looks wrong in the texts, such as shifted lines, are appended to ``texts.notes``.
 
