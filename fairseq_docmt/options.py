@@ -212,7 +212,7 @@ def _summary(kind: type) -> str:
 
 
 def _options(own: Iterable[Field], defaults: Optional[Dict[str, Any]] = None) -> List[Option]:
-    """Return an option for each dataclass field with a help text.
+    """Convert those dataclass fields that have a help text to options.
 
     Args:
         own: fields of a dataclass.

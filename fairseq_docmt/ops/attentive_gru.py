@@ -38,10 +38,11 @@ def attentive_gru(
 ) -> Tuple[Tensor, Tensor]:
     """Compute ``alpha_t = softmax(energy . tanh(keys + query_t))`` and the GRU states ``s_t``.
 
-    The GRU reads the previous state, the input and the attention-weighted sum of ``gates``.
+    ``query_t`` is the sum of the contributions of the input and of the previous state.  The GRU
+    reads the previous state, the input and the attention-weighted sum of ``gates``.
 
-    The backward pass recomputes the hidden layer of attention.  It sums weight gradients over all
-    steps by one product per weight, instead of accumulating them step by step.
+    The backward pass recomputes the hidden layer of attention.  It computes the gradients of
+    ``weight`` and ``gates`` in one product over all steps each, not step by step.
 
     Args:
         from_input: (B * N, T, a + 3 d) contribution of the input to query and gates.
@@ -77,7 +78,12 @@ def attentive_gru_without_gradients(
 
 
 def _steps(from_input, state, parts: AttentionParts, project, energy):
-    """Run all steps; return states (initial state first), attention weights, projected states."""
+    """Run all steps; the arguments are those of :func:`attentive_gru_without_gradients`.
+
+    Returns:
+        (B * N, T + 1, d) states, beginning with the initial one; (B * N, T, S) attention weights;
+        (B * N, T, a + 3 d) contributions of the previous states to query and gates.
+    """
     states, attentions, from_states = [state], [], []
     for inputs in from_input.unbind(dim=1):
         from_states.append(project(states[-1]))
@@ -140,7 +146,7 @@ class _AttentiveGRU(torch.autograd.Function):
 
 
 def _split(from_input, from_state, units: int):
-    """Return the attention query, and the contributions of input and state to the GRU gates."""
+    """Return the (rows, units) attention query, and what input and state add to the GRU gates."""
     query = from_input[:, :units] + from_state[:, :units]
     return query, from_input[:, units:], from_state[:, units:]
 

@@ -241,8 +241,8 @@ def _summaries(
 
     Args:
         k, v: (H, B, N, C, F) key features and (H, B, N, C, D) values of N chunks of C tokens.
-        total: (H, B, N, C) log of the decay from before a chunk to each of its tokens; None for no
-            decay.
+        total: (H, B, N, C) log of the product of the gates from the first token of a chunk to each
+            of its tokens; None for no decay.
         before: summary before the first chunk; None for zeros.
         need_last: whether to compute the summary after the last chunk; if not, it is None.
     """

@@ -58,10 +58,10 @@ def causal_attention(
         v: (H, B, T, d) values.
         floor: minimum denominator.
         log_decay: (H, B, T) logarithms of the gates f_t, default: no gate.
-        before: state before the first token, default: zeros.
+        before: summary of the tokens before the first one; None for zeros.
 
     Returns:
-        (H, B, T, d) outputs and the state after the last token.
+        (H, B, T, d) outputs, and the summary of all tokens.
     """
     heads, bsz, length, features = phi_q.shape
     sums = v.new_zeros(heads, bsz, features, v.size(-1))
@@ -212,7 +212,7 @@ def read_from_cache(slots, query):
 
     Args:
         slots: list of (key, value, word).
-        query: (l,) source context vector.
+        query: (l,) source context vector, of the size l of the keys.
 
     Returns:
         Probabilities of the slots, and the mean of their values with these weights; both are None

@@ -1,8 +1,8 @@
-"""Linear layers computed by oneDNN on CPUs.
+"""Linear layers computed with oneDNN on CPUs.
 
-In single precision torch uses MKL, which is less than half as fast as oneDNN on processors that it
-is not optimised for (measured: AMD EPYC with AVX-512, 200 against 450 to 490 billion operations per
-second at the sizes of transformer base).  On Intel processors nothing is lost.
+In single precision torch uses MKL.  On processors that MKL is not optimised for, it is less than
+half as fast as oneDNN (measured: AMD EPYC with AVX-512, 200 against 450 to 490 billion operations
+per second at the sizes of transformer base).  On Intel processors nothing is lost.
 
 Small products are left to torch: oneDNN takes about 15 microseconds to start, and most of a
 millisecond to prepare for a new number of rows.
@@ -24,7 +24,7 @@ def has_onednn() -> bool:
 
 
 def is_large(x: Tensor, weight: Tensor) -> bool:
-    """Return whether the product of ``x`` and ``weight'`` is large enough for oneDNN."""
+    """Return whether the product ``x weight'`` is large enough for oneDNN."""
     return x.numel() * weight.size(0) >= FEWEST_MULTIPLICATIONS
 
 
@@ -38,7 +38,7 @@ def can_serve(x: Tensor, weight: Tensor) -> bool:
 
 
 def onednn_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
-    """Compute ``F.linear`` by oneDNN, or by torch where oneDNN does not apply.
+    """Compute ``F.linear`` with oneDNN if it :func:`can_serve`, otherwise with torch.
 
     Args:
         x: (..., m) input.
@@ -59,7 +59,7 @@ def onednn_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> T
 
 
 def product(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
-    """Compute ``x weight' + bias`` by oneDNN, without recording gradients."""
+    """Compute ``x weight' + bias`` with oneDNN, without recording gradients."""
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 

@@ -124,7 +124,8 @@ def recall(
         queries: (H, B, N, F) query features of N beams for each of H heads and B sentences.
         sums, norms: (H, B, M * F, D) and (H, B, M * F), M summaries of each sentence.
         shares: (1 or H, B, N, M) weights of summaries, in float32 or in the type of the queries.
-        keys, values: (H, B, room, F) and (H, B, room, D) buffers of recent keys and values.
+        keys, values: (H, B, room, F) and (H, B, room, D) buffers, with places for ``room`` recent
+            keys and values.
         weights: (1 or H, B, N, room) weights of keys, in the type of the shares.
         used: number of filled places in the buffers.
         floor: minimum of the denominator.

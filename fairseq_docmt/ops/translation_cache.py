@@ -48,9 +48,9 @@ class Cache(NamedTuple):
 def write(cache: Cache, keys: Tensor, values: Tensor, words: Tensor, overwrite: bool) -> Cache:
     """Write a sentence of each document to its cache (Tu et al. 2018, section 3.3).
 
-    From left to right, each token is written to the slot of the same word, whose key and value
-    become the average of old and new.  If there is none, the token is written to an empty slot or
-    replaces the least recently written one.
+    Tokens are written from left to right.  With ``overwrite``, a token whose word is already in the
+    cache goes to the slot of that word, whose key and value become the average of old and new.  Any
+    other token is written to an empty slot or replaces the least recently written one.
 
     Args:
         cache: caches before the sentence.
@@ -127,7 +127,7 @@ def read(cache: Cache, queries: Tensor) -> Tuple[Tensor, Tensor]:
     """Match attention contexts with keys and read the values (Tu et al. 2018, equation 5).
 
     Args:
-        cache: one cache with I slots for each of B rows.
+        cache: translation caches to read.
         queries: (B, T, l) attention contexts.
 
     Returns:

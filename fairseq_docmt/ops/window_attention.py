@@ -52,7 +52,7 @@ class Window(NamedTuple):
     first: int = 0
 
     def with_centers(self, q: Tensor) -> "Window":
-        """Return the window with ``centers``; if they are None, they are counted from ``first``.
+        """Return the window; if its ``centers`` are None, set them, counting from ``first``.
 
         Args:
             q: (B, H, I, d) queries, used for their shape and device only.
@@ -73,7 +73,7 @@ class Window(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """Maximum relative position r, which all keys farther away share."""
+        """Maximum relative position r, whose vector all keys farther away share."""
         return self.size if self.farthest is None else self.farthest
 
     def relative_index(self, distance: Tensor) -> Tensor:
@@ -197,7 +197,7 @@ def _by_offset(d_logits: Tensor, window: Window, block: _Block) -> Tensor:
 
 
 def _dropout_mask(weights: Tensor, dropout: float) -> Optional[Tensor]:
-    """Draw a dropout mask with values 0 and 1 / (1 - p), or return None if p is 0."""
+    """Draw a mask of 0 and 1 / (1 - p) for dropout probability p; return None if p is 0."""
     if dropout == 0.0:
         return None
     return torch.empty_like(weights).bernoulli_(1 - dropout).div_(1 - dropout)
@@ -275,9 +275,10 @@ Seen = Tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def _stretches(window: Window, k: Tensor, v: Tensor, blocks: int, block_size: int) -> Seen:
-    """Return the keys and values that each block of queries can see, with distances and mask.
+    """Return each block's visible keys and values, their distances from the centers, and a mask.
 
-    The queries have consecutive centers, so the keys of a block are a slice of all keys.
+    The mask is True at keys that a query does not see.  The queries have consecutive
+    centers, so the keys of a block are a slice of all keys.
     """
     width = block_size + window.size + window.after
     before = window.size - window.first
@@ -297,9 +298,10 @@ def _stretches(window: Window, k: Tensor, v: Tensor, blocks: int, block_size: in
 
 
 def _gathered(window: Window, k: Tensor, v: Tensor, block_size: int) -> Seen:
-    """Return the keys and values that each block of queries can see, with distances and mask.
+    """Return each block's visible keys and values, their distances from the centers, and a mask.
 
-    The queries may have any centers, so the keys of a block are gathered.
+    The mask is True at keys that a query does not see.  The queries may have any
+    centers, so the keys of a block are gathered.
     """
     length, keys = window.centers.size(1), k.size(2)
     # Copies of the last query fill the last block.

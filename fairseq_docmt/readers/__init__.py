@@ -48,7 +48,8 @@ def read_input(
 
     Args:
         path: file, ``FILE#NAME`` for the text ``NAME`` of a file with several, or
-            ``FILE#doc=FIELD,segment=FIELD,text=FIELD,system=FIELD`` for records with other fields.
+            ``FILE#doc=FIELD,segment=FIELD,text=FIELD,system=FIELD`` for records whose fields have
+            other names.
         role: ``source``, ``reference`` or ``system``: the kind of text to look for in the file.
         name: name of the system, for files with several systems.
         plain: True to read the file as plain text, whatever its content looks like.
@@ -165,7 +166,7 @@ def _fields(chosen: Optional[str], path: str) -> Dict[str, str]:
     The dictionary is empty if ``chosen`` is None, or a name that does not begin with ``KEY=FIELD``.
 
     Raises:
-        UserError: a later part is not of the form ``KEY=FIELD``, or repeats a key.
+        UserError: a part after the first is not of the form ``KEY=FIELD``, or repeats a key.
     """
     if not chosen or not _FIELD.fullmatch(chosen.split(",")[0]):
         return {}

@@ -20,7 +20,7 @@ GZIP = b"\x1f\x8b"
 def read_text(path: str) -> str:
     """Read a UTF-8 file, remove its byte order mark and convert its line ends to line feeds.
 
-    Files compressed by gzip are unpacked; ``-`` is standard input.
+    Files compressed with gzip are unpacked; ``-`` is standard input.
 
     Raises:
         UserError: the file cannot be read, is not UTF-8, or only some lines end with CR alone.
@@ -44,7 +44,7 @@ def decoded(content: bytes, path: str) -> str:
 
 
 def _bytes_of(path: str) -> bytes:
-    """Return the content of a file, unpacked if it is compressed by gzip."""
+    """Return the content of a file, unpacked if it is compressed with gzip."""
     try:
         content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
         return gzip.decompress(content) if content.startswith(GZIP) else content
@@ -106,7 +106,7 @@ def write_text(path: str, text: str) -> None:
     """Write a file by way of a temporary file, so that it is never left half written.
 
     Links are followed; pipes and devices are written to directly; ``-`` is standard output.  A file
-    whose name ends in ``.gz`` is compressed by gzip.
+    whose name ends in ``.gz`` is compressed with gzip.
 
     Raises:
         UserError: the file cannot be written.

@@ -52,7 +52,7 @@ class Documents(NamedTuple):
     Attributes:
         path: path of the file.
         documents: its documents.
-        language: code of the language; None if the file does not say it.
+        language: code of the language; None if the file does not state it.
     """
 
     path: str

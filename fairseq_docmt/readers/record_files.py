@@ -73,7 +73,7 @@ def separator_of(text: str, columns: Sequence[str] = ()) -> Optional[str]:
 
 
 def separator_with(text: str, columns: Sequence[str]) -> Optional[str]:
-    """Return the separator for which the most named columns are found in the first line.
+    """Return the separator that yields the largest number of ``columns`` in the first line.
 
     The result is None if no separator yields any of these columns.
     """

@@ -57,10 +57,10 @@ class Wanted(NamedTuple):
         role: ``source``, ``reference`` or ``system``.
         name: name of the system on the command line; None for other roles.
         chosen: name after ``#``: a field or a system; for nested fields, names and numbers (from 0)
-            joined by dots.
+            joined by dots.  None if there is no such name.
         fields: ``doc``, ``segment``, ``text`` or ``system`` -> name of the field, as given after
             ``#``.
-        by: field, or attribute of documents, by which scores are grouped.
+        by: field, or attribute of documents, by which scores are grouped; None for no groups.
         by_name: whether the command accepts a name after ``#``.
     """
 
@@ -220,7 +220,7 @@ def numbered_document(name: str, rows: List[Row]) -> Document:
 def _segments(rows: List[Row]) -> tuple:
     """Convert segments to the fields of a :class:`Document` that follow its id.
 
-    The field for segment numbers is None.
+    ``numbers`` is None: the caller replaces it if the segments are numbered.
     """
     missing = tuple(place for place, row in enumerate(rows) if row.text is None)
     bad = tuple(place for place, row in enumerate(rows) if row.bad)

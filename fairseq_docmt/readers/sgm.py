@@ -49,7 +49,7 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
 
     Raises:
         UserError: the file has no set of the wanted role, or several and none is named; two
-            documents have the same id; or as in :func:`documents_of`.
+            documents have the same id; or :func:`documents_of` raises it.
     """
     documents = documents_of(text, path)
     kinds = {document.kind for document in documents}

@@ -17,8 +17,8 @@ from fairseq_docmt.modules.window.window_layers import WindowDecoderLayer
 class WindowTransformerDecoder(StatefulDecoder):
     """Transformer decoder with window attention (Herold and Ney 2023).
 
-    In training it averages the ratio of source to target length over documents, or over the spans
-    of them that are trained on. The ``linear`` alignment uses this average in decoding.
+    In training it averages the ratio of source to target length over the rows of all batches, which
+    are documents or parts of documents. The ``linear`` alignment uses this average in decoding.
     """
 
     layer_class = WindowDecoderLayer
@@ -70,7 +70,7 @@ class WindowTransformerDecoder(StatefulDecoder):
 
         Args:
             tokens: (rows, T) new tokens, right-padded.
-            rest: alignment of the token before them.
+            rest: alignment of the token before them (``rest`` of the decoder state).
 
         Returns:
             Dictionary with the (rows, T) aligned source positions (``centers``), and the alignment

@@ -21,7 +21,8 @@ class GrowingSource(NamedTuple):
     Attributes:
         lengths: (B,) number of tokens of each source.
         levels: embeddings, then the output of each layer, (B, S, C), right-padded.
-        final: (B,) number of leading output positions that further tokens cannot change.
+        final: (B,) number of leading positions whose encoder output is final: appending sentences
+            does not change it.
     """
 
     lengths: Tensor
@@ -74,14 +75,14 @@ def encode_growing(
 
 
 def _with_new_end(layer, reach, x, lengths, known: Optional[Tensor], changed: int) -> Tensor:
-    """Compute a layer's output for the last ``changed`` tokens and reuse the rest.
+    """Compute a layer's output for the last ``changed`` tokens of each source; reuse the rest.
 
     Args:
         layer, reach: encoder layer and its window size.
         x: (B, S, C) input, right-padded.
         lengths: (B,) number of tokens of each source.
         known: (B, S', C) output of the layer for the shorter sources; None in the first call.
-        changed: number of tokens to compute.
+        changed: number of tokens at the end of each source whose output is computed.
 
     Returns:
         (B, S, C) output.

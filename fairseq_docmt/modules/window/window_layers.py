@@ -82,7 +82,7 @@ class CausalWindowAttention(CachedCausalAttention, _WindowAttention):
         return self._attend(q, k, v, None, True, padding)
 
     def attend_cached(self, q, tokens):
-        """Attend from the latest T cached tokens to the cache; return (rows, T, C).
+        """Attend from the latest T tokens in the cache ``tokens``; return (rows, T, C).
 
         Each of these tokens attends to itself and the cached tokens before it, within the window.
         """
@@ -112,7 +112,7 @@ class CausalWindowAttention(CachedCausalAttention, _WindowAttention):
 
 
 class CrossWindowAttention(_WindowAttention):
-    """Attention of target tokens to source tokens around their alignment."""
+    """Attention of each target token to the source tokens around its aligned position."""
 
     def project_source(self, source: Tensor, padding: Optional[Tensor], **_) -> AttendedSource:
         """Compute keys and values of a source (B, S, C) with padding mask (B, S)."""

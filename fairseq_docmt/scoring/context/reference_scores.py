@@ -76,7 +76,7 @@ class ReferenceScorer:
     """Scorer of reference translations that uses one model or an ensemble.
 
     Args:
-        hub: hub interface of fairseq with one or more models, as in
+        hub: fairseq's hub interface with one or more models, as in
             :class:`~fairseq_docmt.generation.DocumentTranslator`.
         encode_source, encode_target: preprocessing of a sentence: tokenizer, truecasing and BPE,
             as applied to the training data before ``fairseq-preprocess``.
@@ -174,7 +174,7 @@ class ReferenceScorer:
 
         Args:
             sentences: sentences as they are scored, before preprocessing.
-            is_source: whether they are of the source side.
+            is_source: whether they are source sentences; otherwise they are target sentences.
         """
         sides = (self.task.target_dictionary, self.task.source_dictionary)
         tokens = torch.cat(self._encoded(sentences, is_source))

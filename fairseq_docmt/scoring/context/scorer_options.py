@@ -62,7 +62,9 @@ def given_model_options(args) -> List[str]:
 
 
 def load_scorer(path: str, args) -> ReferenceScorer:
-    """Load a scorer of one or more models, with preprocessing as in the options or in training.
+    """Load a scorer of one or more models.
+
+    Text is preprocessed as the options say or, by default, like the training data.
 
     Args:
         path: checkpoint, or several joined by ``:``.

@@ -1,8 +1,9 @@
 """Accuracy on contrastive items.
 
-An item is answered correctly if its correct candidate scores higher than all others.  Ties count as
-wrong, and their number is reported: in most published sets the correct candidate comes first, so
-choosing the first of several best candidates would give a constant scorer almost perfect accuracy.
+An item is answered correctly if its correct candidate scores higher than all other candidates.
+Ties count as wrong, and their number is reported: in most published sets the correct candidate
+comes first, so choosing the first of several best candidates would give a constant scorer almost
+perfect accuracy.
 """
 
 import math
@@ -16,7 +17,7 @@ class Verdict(NamedTuple):
     """Result of one contrastive item.
 
     Attributes:
-        correct: whether the correct candidate scores higher than all others.
+        correct: whether the correct candidate scores higher than all other candidates.
         tie: whether the correct candidate shares the highest score with another one.
         chance: probability of a correct answer if the scores of distinct texts were random.
     """

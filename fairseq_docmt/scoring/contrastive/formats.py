@@ -32,7 +32,7 @@ def read_set(
 
     Args:
         path: JSON as published, or JSON lines (see :mod:`fairseq_docmt.scoring.contrastive.items`)
-            in a file ending in ``.jsonl``.
+            in a file with the extension ``.jsonl``.
         context: maximum number of context sentences before the current one; None keeps all that
             the set has.
         documents: folder with the documents that hold the context of ContraPro and of the set of
@@ -260,7 +260,7 @@ class _Documents:
     """OpenSubtitles documents in the sub-folders of a folder, found by the names of target files.
 
     Each document is a pair of line-aligned files such as ``YEAR/NAME.en`` and ``YEAR/NAME.de``; the
-    source file is the only file beside the target file with the same name and another suffix.
+    source file is the only other file in the sub-folder with the same name and another suffix.
     """
 
     def __init__(self, folder: str):
@@ -279,8 +279,8 @@ class _Documents:
             where: name of the item in error messages.
             name: name of the target file, such as ``NAME.de``.
             line: line number, from 1.
-            before, after: numbers of lines before and after; pairs with an empty source or target
-                are left out.
+            before, after: numbers of lines to read before and after this line; pairs with an empty
+                source or target count, but are not returned.
 
         Raises:
             UserError: the folder lacks the document or the line.

@@ -40,7 +40,7 @@ class Item(NamedTuple):
     after: int = 0
 
     def with_context(self, before: Optional[int], after: int = 0) -> "Item":
-        """Return the item with its context cut to the sentences nearest the current one.
+        """Return the item with only the context sentences nearest to the current sentence.
 
         Args:
             before: maximum number of context sentences before the current one; None keeps all.

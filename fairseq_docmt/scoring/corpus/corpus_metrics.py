@@ -38,7 +38,7 @@ class Options(NamedTuple):
     """Settings of the metrics.
 
     Attributes:
-        tokenize: tokenizer of sacreBLEU for BLEU; None is its default, 13a.
+        tokenize: sacreBLEU's tokenizer for BLEU; None for the default, 13a.
         lowercase: compute BLEU and chrF case-insensitively.  TER and METEOR always ignore case.
         comet_model: name or checkpoint of a COMET model; None for the default.
         comet_python: Python executable with unbabel-comet installed; None for the running
@@ -113,7 +113,8 @@ class MetricResult(NamedTuple):
         higher_is_better: whether a higher score is an improvement.
         scores: system -> score, from 0 to 100 (TER can exceed 100).
         tests: name of the test -> system -> comparison with the baseline.
-        segments: system -> (sentences,) scores, if the metric is a mean over sentences.
+        segments: system -> (sentences,) scores, for COMET of sentences and for scores from other
+            programs.  Empty for other metrics.
         groups: group -> system -> score; the key ``segments`` gives the number of segments in the
             group.  Empty without ``--by``.
     """

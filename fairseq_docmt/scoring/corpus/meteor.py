@@ -25,7 +25,7 @@ class MeteorSignature(Signature):
 
 
 class Meteor(Metric):
-    """Mean METEOR (NLTK) over sentences, times 100, of lowercased text with tokenizer 13a.
+    """Mean METEOR (NLTK) over sentences, times 100; lowercases text and uses tokenizer 13a.
 
     Args:
         wordnet: object with a method ``synsets(word)``; None for NLTK's WordNet.

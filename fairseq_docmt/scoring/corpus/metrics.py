@@ -130,13 +130,13 @@ def choose_tokenizer(
     """Choose the tokenizer of BLEU.
 
     Args:
-        given: name of ``--tokenize``, or None.
+        given: value of ``--tokenize``, or None.
         language: target language; None if unknown.
-        lines: target text.
+        lines: target text, to find out whether it is written without spaces.
 
     Returns:
-        The name of sacreBLEU's tokenizer, None for the default (13a); and a note if the tokenizer
-        was chosen by language, or if 13a does not suit the text, else None.
+        The name of sacreBLEU's tokenizer, or None for the default (13a); and a note if the
+        tokenizer was chosen by language or 13a does not suit the text, otherwise None.
     """
     if given:
         return given, None

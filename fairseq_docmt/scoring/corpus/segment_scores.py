@@ -229,7 +229,7 @@ def _in_order(scores: List[float], where: str, texts: Translations) -> List[floa
         texts: test set; ``kept`` says which segments are evaluated.
 
     Raises:
-        UserError: the number of scores is neither the number of all nor of evaluated segments.
+        UserError: there is neither one score per segment nor one per evaluated segment.
     """
     size = texts.index.num_sentences
     if texts.kept is not None and len(scores) == len(texts.kept):
