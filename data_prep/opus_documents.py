@@ -1,10 +1,11 @@
-r"""Convert aligned text of OPUS, e.g. OpenSubtitles, with document names to a corpus of documents.
+r"""Convert aligned text of OPUS with names of its documents, e.g. OpenSubtitles, to a corpus.
 
     python data_prep/opus_documents.py OpenSubtitles.de-en.en OpenSubtitles.de-en.de \
         OpenSubtitles.de-en.ids --without contrapro.json --out corpus/all.en corpus/all.de
 
 The inputs are the two texts in Moses format and the .ids file, which gives the documents and
-sentences of each line.  Consecutive lines from the same two files form a document.
+sentences of each line.  Consecutive lines from the same two files form a document.  The option
+--without leaves out the segments of the test set ContraPro.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Learning of subword units from training text: merges of subword-nmt, models of SentencePiece."""
+"""Functions that learn subwords from training text: BPE merges or a SentencePiece model."""
 
 import io
 from collections import Counter

@@ -170,8 +170,8 @@ class Links:
 
     Attributes:
         found, missing: numbers of marked words that were and were not found in the prepared text.
-        records: links in the format of :mod:`fairseq_docmt.data.supporting_words`, one record for
-            the ambiguous words of a line whose marks have the same number.
+        records: links in the format of :mod:`fairseq_docmt.data.supporting_words`.  Marks are
+            numbered, and ambiguous words of a line with the same number share a record.
     """
 
     def __init__(self):

@@ -51,7 +51,7 @@ BLEU_ADVICE = ("BLEU score is being computed by", "If you are using BPE on the t
 
 
 def scored_text(cfg) -> str:
-    """Return a message on which text ``fairseq-generate`` scores (subwords, words, …) and how.
+    """Return a message that says which text ``fairseq-generate`` scores (subwords, …) and how.
 
     Args:
         cfg: configuration of the command.
@@ -76,10 +76,10 @@ def scored_text(cfg) -> str:
 
 
 class _WithoutDumps(logging.Filter):
-    """Log filter that drops the logged configuration and model when a document task runs.
+    """Log filter that drops the configuration and model that fairseq logs, for document tasks.
 
-    In ``fairseq-generate`` it also replaces fairseq's messages on how BLEU is computed by
-    :func:`scored_text`.
+    In ``fairseq-generate``, the message of :func:`scored_text` also takes the place of fairseq's
+    messages about the computation of BLEU.
     """
 
     def __init__(self):

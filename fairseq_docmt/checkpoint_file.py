@@ -215,7 +215,10 @@ def _check_sums(path: str) -> None:
 
 
 def _is_pickle(path: str) -> bool:
-    """Return whether a file is an intact pickle; if so, torch refused it because of its objects."""
+    """Return whether a file that torch failed to load is an intact pickle.
+
+    If it is, torch refused it because of the objects in it, not because it is damaged.
+    """
     with open(path, "rb") as file:
         try:
             return sum(1 for _ in pickletools.genops(file)) > 0
@@ -317,9 +320,9 @@ def check_options(settings: Any, place: str) -> None:
 
 
 def other_checkpoints(settings: Any) -> Iterator[str]:
-    """Yield each file that an option names and that begins like a zip archive or a pickle.
+    """Yield the files named by options that may be checkpoints: zip archives and pickles.
 
-    Options that fairseq does not evaluate (:func:`_names_of_texts`) are left out.
+    Options that are text by type (:func:`_names_of_texts`) are skipped.
     """
     common = _names_of_texts()
     for name, value in _options(settings):

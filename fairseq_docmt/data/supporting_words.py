@@ -179,11 +179,11 @@ class _Check:
 
 
 def _read_file(path: str, first: int, check: _Check) -> Iterator[Tuple[int, Ambiguity]]:
-    """Yield the line of the corpus and its ambiguous words for each record of a file.
+    """Yield the number of the corpus line and its ambiguous words for each record of a file.
 
     Args:
         path: file for one part of the corpus, such as ``train1``.
-        first: line of the corpus at which this part begins.
+        first: number of the corpus line at which this part begins.
         check: check of the words against the corpus.
 
     Raises:

@@ -325,7 +325,7 @@ class PrefixEnsemble(FusedEnsemble):
         return torch.logsumexp(torch.stack(lprobs), 0)[:, -1] - math.log(self.models_size)
 
     def keep_rows(self, order: Tensor) -> None:
-        """Keep only the batch rows with the numbers ``order`` (int64)."""
+        """Keep only the batch rows with the int64 indices ``order``, in this order."""
         self.encoder_outs = self.reorder_encoder_out(self.encoder_outs, order)
         self.prefixes = [
             decoder_prefix.take_rows(model.decoder, prefix, order)

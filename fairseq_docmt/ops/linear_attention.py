@@ -118,7 +118,13 @@ def denominators(phi_q: Tensor, norms: Tensor) -> Tensor:
 
 
 def summarise(phi_k: Tensor, v: Tensor, weights: Tensor) -> Summary:
-    """Summarise key features (H, B, S, F) and values (H, B, S, D) with key weights (H, B, S)."""
+    """Return the weighted sums of linear attention over keys, as a :class:`Summary`.
+
+    Args:
+        phi_k: (H, B, S, F) key features.
+        v: (H, B, S, D) values.
+        weights: (H, B, S) weight of each key.
+    """
     weights = weights.unsqueeze(-1)
     features = phi_k.transpose(-1, -2)
     return Summary(features @ (v * weights), (features @ weights).squeeze(-1))

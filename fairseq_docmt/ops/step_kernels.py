@@ -57,12 +57,12 @@ def can_serve(*tensors: Tensor) -> bool:
 
 
 def features(vectors: Tensor, matrices: Tensor, temperatures: Tensor, shortest: float) -> Tensor:
-    """Compute the sine and cosine features of vectors, scaled to unit length, without gradients.
+    """Scale vectors to unit length and compute their sine and cosine features, without gradients.
 
     Args:
         vectors: (H, R, d) R vectors for each of H heads.
-        matrices: (H, d, D) D random vectors of each head.
-        temperatures: (H, 1, 1) temperature of each head; all tensors have the same type.
+        matrices: (H, d, D) D random vectors of each head, in the data type of ``vectors``.
+        temperatures: (H, 1, 1) temperature of each head, in the same data type.
         shortest: number added to the length of each vector, to avoid division by zero.
 
     Returns:

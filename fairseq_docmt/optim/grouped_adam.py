@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def is_new(parameter: nn.Parameter) -> bool:
-    """Return whether an architecture has marked a parameter as new."""
+    """Return whether a parameter is new, that is, its architecture says that starts lack it."""
     return getattr(parameter, "param_group", None) == NEW
 
 

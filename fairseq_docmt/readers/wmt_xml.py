@@ -87,10 +87,11 @@ def documents_of(root, path: str) -> list:
 
 
 def text_of(element, path: str, wanted: Wanted):
-    """Return the element of a document that contains the wanted text.
+    """Return the element with the wanted text of a document.
 
     Raises:
-        UserError: the document lacks the text, or has several texts of the role and none is named.
+        UserError: the document has no text of the wanted role (such as ``reference``), or has
+            several and the user has named none of them.
     """
     where = f"{path}, line {element.sourceline}: document {element.get('id')}"
     return _chosen(element, where, wanted)

@@ -198,8 +198,8 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
     def optimizer_step(self, optimizer, model, update_num):
         """Update the parameters; before a checkpoint, gather all processes' document states.
 
-        Only checkpoints due by number of updates are foreseen (``--save-interval-updates``,
-        ``--max-update``).
+        This is for checkpoints by number of updates (``--save-interval-updates``,
+        ``--max-update``); before others there is a validation, which gathers the states.
         """
         super().optimizer_step(optimizer, model, update_num)
         done, interval = update_num + 1, self.cfg.save_interval_updates

@@ -215,9 +215,10 @@ class ExportedTranslator:
     # ---- spans ---------------------------------------------------------------------------------
 
     def _source(self, document: List[List[str]], first: int, place: int) -> List[str]:
-        """Return the source of sentences ``first`` to ``place`` and of ``next_sentences`` more.
+        """Return the source of a window as one list of subwords, with separators in between.
 
-        The source is one list of subwords with separators between sentences.
+        It has the sentences from ``first`` to ``place`` (included) and the ``next_sentences`` after
+        them.
         """
         end = place + 1 + self._model.next_sentences
         joined: List[str] = []

@@ -337,7 +337,7 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         return {"attn": [torch.cat([part.attention for part in parts])]}
 
     def _forward_sequence(self, tokens: Tensor, state: GRUState) -> Recurrence:
-        """Run all layers over whole sequences (rows, T) from a state; return their results."""
+        """Run all layers over whole sequences (rows, T) from a state; return a Recurrence."""
         found = self._attend(tokens, state)
         if self.upper is None:
             return found
