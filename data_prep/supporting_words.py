@@ -179,7 +179,7 @@ class Links:
         self.records: List[dict] = []
 
     def add(self, document: Document, subwords: Sequence[Tuple[str, ...]], first: int) -> None:
-        """Find the marked words of a document and add their links.
+        """Find the marked words of a document; link ambiguous words to their supporting words.
 
         Args:
             document: sentence pairs with marks.

@@ -37,7 +37,10 @@ from fairseq_docmt.modules.rnn.cache import CacheDecoder
 
 
 def by_distance(model, documents: Iterable[Document]) -> Dict[int, float]:
-    """Compute the mean gradient norm at a token from the loss of a sentence d sentences later.
+    """Compute how strongly the losses of sentences depend on the tokens d sentences before.
+
+    The measure is the norm of the gradient of a sentence's loss with respect to the embedding of a
+    source or target token, averaged over tokens.
 
     Args:
         model: model in evaluation mode.

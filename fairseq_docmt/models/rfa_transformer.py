@@ -151,7 +151,7 @@ class RFATransformerModel(DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check all options, such as the number of random matrices and the options of gates."""
+        """Check the options of the model; raise UserError if one is invalid."""
         super().check_options(args)
         _check_pool(args)
         of_gates = {

@@ -1,1 +1,1 @@
-"""Tensor operations of the models, most of them also as loops in :mod:`fairseq_docmt.ops.naive`."""
+"""Tensor operations of the models; :mod:`fairseq_docmt.ops.naive` defines most of them by loops."""

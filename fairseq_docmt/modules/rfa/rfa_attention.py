@@ -310,8 +310,10 @@ class CrossRFA(_RFA):
     Args:
         rescale: whether to weight each key by ``exp(|k|^2 / (2 d t^2))``, with head size d and
             temperature t of the head, divided by the largest such factor in the batch row. This
-            is the factor of the kernel that scaling keys to unit length removes (authors' code).
-        padding_counts: whether the largest factor may be at padding, as in the authors' code.
+            restores the factor of the kernel that is lost when keys are scaled to unit length
+            (authors' code).
+        padding_counts: whether padding is included in the search for the largest factor, as in the
+            authors' code.
     """
 
     def __init__(self, *args, rescale: bool = False, padding_counts: bool = False, **kwargs):

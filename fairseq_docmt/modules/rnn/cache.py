@@ -77,7 +77,7 @@ class Lookup(NamedTuple):
 
     @property
     def has_slot_gates(self) -> bool:
-        """Whether ``gates`` includes the projected slot values."""
+        """Whether ``gates`` has rows for the slot values, after those for the source states."""
         return self.gates.size(1) > self.likeness.size(1)
 
     def of_sentences(self, sentences: Tensor) -> "Lookup":
