@@ -7,7 +7,8 @@
 # sets $work, $system, $save and $corpus (news, unless --corpus is given), and the array `more` to all
 # other options with their values.  [NAME] may be missing; NAME... is one word or more, in the array
 # `names`, and [NAME...] any number.  Without "[options of ...]" other options are refused.  --help
-# prints the head of the script.  note_start is for systems that start from another model.
+# prints the head of the script.  note_start is for systems that start from another model, and refuse
+# for options that the script sets itself.
 
 read_arguments() {
   local _usage="usage: bash ${0##*/}" _places=() _flags=() _others='' _word _name _value
@@ -70,6 +71,19 @@ note_start() {
   [[ " ${more[*]}" = *" --finetune-from-model"* || " ${more[*]}" = *" --restore-file"* ]] ||
     echo "note: $system starts from random parameters; for those of the first stage give" \
       "--finetune-from-model CHECKPOINT" >&2
+}
+
+# refuse --SOME-NAME ...: end if one of these options is in `more`, because the script sets it
+refuse() {
+  local _word _name
+  for _word in "${more[@]}"; do
+    for _name in "$@"; do
+      if [[ ${_word%%=*} = "$_name" ]]; then
+        echo "error: ${0##*/} sets $_name itself, for the test set that it scores; leave it out" >&2
+        exit 1
+      fi
+    done
+  done
 }
 
 # _set_flag --SOME-NAME VALUE: sets $some_name

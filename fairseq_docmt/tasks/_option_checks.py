@@ -161,14 +161,17 @@ def report_of_optimizer(optimizer) -> None:
 
 
 def report_of_model(task, cfg) -> None:
-    """Warn about options of the model that differ from the checkpoint that training resumes from.
+    """Warn about options of the model that differ from the checkpoint that training starts from.
+
+    Dropout may differ unless training resumes.
 
     Args:
         task: document task.
         cfg: options of the model, with all defaults.
     """
-    if task.start is None or not task.start.resumes:
+    if task.start is None:
         return
+    resumes = task.start.resumes
     settings = task.start.file.settings
     # Models of fairseq may store the options of all groups.
     others = {name for group in settings if group != "model" for name in settings[group]}
@@ -177,9 +180,11 @@ def report_of_model(task, cfg) -> None:
         f"{flag(name)} {plain(getattr(cfg, name))} (before: {before})"
         for name, before in settings.get("model", {}).items()
         if name not in others and hasattr(cfg, name) and plain(getattr(cfg, name)) != before
+        if resumes or not name.endswith(("dropout", "layerdrop"))
     ]
     if changed:
-        logger.warning("training goes on with another model: %s", ", ".join(changed))
+        how = "goes on" if resumes else "starts from a checkpoint"
+        logger.warning("training %s with other options of the model: %s", how, ", ".join(changed))
 
 
 def report_in_streams(task) -> None:

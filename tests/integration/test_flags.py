@@ -129,3 +129,12 @@ def test_a_second_stage_without_the_first_is_noted(script, options, noted):
     note = "note: both starts from random parameters; for those of the first stage give "
     note += "--finetune-from-model CHECKPOINT\n"
     assert (done.returncode, done.stderr) == (0, note if noted else "")
+
+
+@pytest.mark.parametrize("options", [("--beam", "4", "--gen-subset", "valid"), ("--gen-subset=v",)])
+def test_options_that_the_script_sets(script, options):
+    end = "refuse --results-path --gen-subset >&2\n"
+    done = script("W", *options, end=end)
+    wanted = "error: script.sh sets --gen-subset itself, for the test set that it scores; leave it"
+    assert done.returncode == 1 and done.stderr.startswith(wanted)
+    assert script("W", "--beam", "4", end=end).returncode == 0

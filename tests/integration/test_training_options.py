@@ -209,25 +209,36 @@ def test_options_of_an_optimizer_that_a_resumed_training_does_not_take(binarised
 
 
 @pytest.mark.parametrize(
-    "model, changed, said",
+    "model, before, changed, said",
     [
         (
             tiny.han(),
+            ["--context-sentences", "3", "--dropout", "0.1"],
             ["--context-sentences", "1", "--dropout", "0.3"],
             "--dropout 0.3 (before: 0.1), --context-sentences 1 (before: 3)",
         ),
-        (None, ["--encoder-attention-heads", "1"], "--encoder-attention-heads 1 (before: 2)"),
+        (None, [], ["--encoder-attention-heads", "1"], "--encoder-attention-heads 1 (before: 2)"),
     ],
 )
 def test_options_of_the_model_that_change_at_resume(
-    binarised, tmp_path, caplog, model, changed, said
+    binarised, tmp_path, caplog, model, before, changed, said
 ):
     task = "sentence_stream_translation" if model else "sliding_window_translation"
     options = ["--task", task, "--max-epoch", "1", "--batch-size", "4", "--dropout", "0.1"]
     model = {} if model is None else {"model": model}
     tiny.train(binarised, tmp_path, *options, **model)
-    warned = lambda: [r.message for r in caplog.records if "another model" in r.message]  # noqa: E731
-    for more, wanted in ([], []), (changed, [f"training goes on with another model: {said}"]):
+    warned = lambda: [r.message for r in caplog.records if "options of the" in r.message]  # noqa: E731
+    goes_on = f"training goes on with other options of the model: {said}"
+    for more, wanted in ([], []), (changed, [goes_on]):
         options[3] = str(int(options[3]) + 1)
         tiny.train(binarised, tmp_path, *options, *more, updates=99, **model)
         assert warned() == wanted
+    caplog.clear()
+    start = ["--finetune-from-model", str(tmp_path / "checkpoint_last.pt")]
+    for more, known in (changed, []), (before, [said.split(", ")[-1]]):
+        tiny.train(binarised, tmp_path / f"{len(known)}", *options, *start, *more, **model)
+        assert len(warned()) == len(known)
+        for text in known:
+            name, now, _, then = text.split(" ")
+            starts = "training starts from a checkpoint with other options of the model: "
+            assert warned() == [f"{starts}{name} {then[:-1]} (before: {now})"]

@@ -265,7 +265,7 @@ def by_position(
     if size < 1:
         raise UserError(f"a range must have at least 1 position, not {size}")
     metric = build_bleu(options.tokenize, lowercase=options.lowercase)
-    place = texts.index.position.tolist()
+    place = texts.position.tolist()
     return {
         name: corpus_metrics.bleu_of_ranges(place, sentences, texts.references, size, metric)
         for name, sentences in texts.systems.items()
@@ -290,12 +290,14 @@ def note_places(args: argparse.Namespace, texts: Translations) -> None:
 def counts_of_ranges(texts: Translations, size: int) -> Dict[str, int]:
     """Return the number of segments in each range of positions in documents, e.g. ``1-10``.
 
+    Ranges without segments are left out.
+
     Args:
         texts: test set.
         size: number of positions in a range.
     """
-    counts = np.bincount(texts.index.position // size).tolist()
-    return {corpus_metrics.range_of(n, size): count for n, count in enumerate(counts)}
+    counts = np.bincount(texts.position // size).tolist()
+    return {corpus_metrics.range_of(n, size): count for n, count in enumerate(counts) if count}
 
 
 def _refuse_unread(args: argparse.Namespace) -> None:
@@ -319,14 +321,15 @@ def neural_by_position(texts: Translations, result: MetricResult, size: int) -> 
         result: result of a metric that has scores of segments, such as COMET.
         size: number of positions in a range.
     """
-    ranges = texts.index.position // size
+    ranges = texts.position // size
+    counts = counts_of_ranges(texts, size)
     rows = [
         [
             at,
             str(count),
             *(f"{np.asarray(s)[ranges == number].mean():.2f}" for s in result.segments.values()),
         ]
-        for number, (at, count) in enumerate(counts_of_ranges(texts, size).items())
+        for number, (at, count) in zip(np.unique(ranges), counts.items())
     ]
     title = f"{result.label} by place in the document"
     return Table(title, ["sentences", "segments", *result.segments], rows)

@@ -41,6 +41,7 @@ class Sentence(NamedTuple):
     """A row of the document browser: a sentence with its references and translations.
 
     Attributes:
+        number: number of the sentence in its document, from 1.
         source: source sentence; None if unknown.
         references: reference translations.
         systems: for each system, its translation as stretches of text, marked where they differ
@@ -49,6 +50,7 @@ class Sentence(NamedTuple):
         same: whether all systems have the same translation.
     """
 
+    number: int
     source: Optional[str]
     references: List[str]
     systems: List[List[Run]]
@@ -58,7 +60,7 @@ class Sentence(NamedTuple):
     def as_json(self) -> list:
         """Return the row as a list of its attributes, for report.js."""
         cells = [_cell(found) for found in self.systems]
-        return [self.source, self.references, cells, self.tags, self.same]
+        return [self.source, self.references, cells, self.tags, self.same, self.number]
 
 
 class Document(NamedTuple):
@@ -188,7 +190,7 @@ def size_of_ranges(texts: Translations) -> int:
 
     This is the smallest multiple of 10 that gives at most 12 ranges.
     """
-    longest = int(texts.index.position.max()) + 1
+    longest = int(texts.position.max()) + 1
     return 10 * max(1, math.ceil(longest / MOST_RANGES / 10))
 
 
@@ -282,7 +284,8 @@ def _sentence(texts: Translations, phenomena: List[List[str]], i: int) -> Senten
     cells = [runs(base, reference), *(runs(text, reference, base) for text in found[1:])]
     source = texts.source[i] if texts.source else None
     same = all(text == base for text in found)
-    return Sentence(source, [r[i] for r in texts.references], cells, phenomena[i], same)
+    number = int(texts.position[i]) + 1
+    return Sentence(number, source, [r[i] for r in texts.references], cells, phenomena[i], same)
 
 
 # ---- results of contrastive sets ---------------------------------------------------------------

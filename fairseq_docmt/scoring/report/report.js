@@ -41,10 +41,10 @@ const tableOf = (sentences, keep) => {
   if (data.source) head.append(make("th", "source"));
   for (const name of data.references) head.append(make("th", name));
   data.systems.forEach((name, n) => systems[n] && head.append(make("th", name)));
-  sentences.forEach((sentence, number) => {
+  sentences.forEach((sentence) => {
     if (!keep(sentence)) return;
-    const [source, references, cells, tags] = sentence, row = make("tr");
-    const place = make("td", number + 1, "place");
+    const [source, references, cells, tags, , number] = sentence, row = make("tr");
+    const place = make("td", number, "place");
     if (tags.length) place.title = tags.join(", ");
     row.append(place);
     if (data.source) {

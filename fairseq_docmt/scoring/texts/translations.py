@@ -50,6 +50,8 @@ class Translations(NamedTuple):
         numbers: (segments,) names of the segments in their documents; None if a segment has none.
         kept: (all segments of the files,) bool, False for segments that are left out of the
             evaluation; None if all are evaluated.
+        whole_position: (segments,) position of each segment in its document, from 0, with segments
+            counted that are left out; None if all are evaluated.
         groups: (segments,) group of each segment, by which scores are reported; None for no groups.
         notes: notes for the user on how the texts were matched and what looks wrong.
         aligned: system -> report, for systems whose text was aligned with the reference.
@@ -65,6 +67,7 @@ class Translations(NamedTuple):
     ids: Optional[List[str]] = None
     numbers: Optional[List[str]] = None
     kept: Optional[np.ndarray] = None
+    whole_position: Optional[np.ndarray] = None
     groups: Optional[List[str]] = None
     notes: Sequence[str] = ()
     aligned: Dict[str, alignment.Report] = {}
@@ -76,6 +79,11 @@ class Translations(NamedTuple):
         """Numbers of documents and segments, and changes made to texts: ``docs:9|sents:99|...``."""
         counts = [f"docs:{self.index.num_documents}", f"sents:{self.index.num_sentences}"]
         return "|".join([*counts, *self.procedure])
+
+    @property
+    def position(self) -> np.ndarray:
+        """(segments,) position of each segment in its document, from 0, as in the files."""
+        return self.index.position if self.whole_position is None else self.whole_position
 
     @property
     def names(self) -> List[str]:
@@ -93,7 +101,7 @@ class Translations(NamedTuple):
     def place(self, segment: int) -> str:
         """Return a segment's document and number in the document (from 1), e.g. ``talk7, 12``."""
         document = int(self.index.document[segment])
-        return f"{self.name_of(document)}, {segment - int(self.index.starts[document]) + 1}"
+        return f"{self.name_of(document)}, {self.position[segment] + 1}"
 
     def name_of(self, document: int) -> str:
         """Return the name of the document with this index, or its number from 1 if it has none."""
@@ -433,6 +441,7 @@ def _without_gaps(
         ids=[texts.name_of(number) for number in index.numbers],
         numbers=texts.numbers and kept(texts.numbers),
         kept=~dropped,
+        whole_position=layout.index.position[~dropped],
         groups=texts.groups and kept(texts.groups),
     )
 

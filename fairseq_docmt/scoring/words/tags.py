@@ -1,7 +1,7 @@
 """Files that tag sentences with the phenomena they contain, for filtering in the report.
 
 Each line is a JSON object with ``doc_id`` (the name of the document, or its number from 1),
-``segment`` (from 1) and ``tags``, a list of names.
+``segment`` (its place in the document, from 1) and ``tags``, a list of names.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def write(path: str, texts: Translations, tags: Sequence[Sequence[str]]) -> None
     Raises:
         UserError: the file cannot be written.
     """
-    places = zip(texts.index.document.tolist(), texts.index.position.tolist(), tags)
+    places = zip(texts.index.document.tolist(), texts.position.tolist(), tags)
     records = (
         {"doc_id": texts.name_of(document), "segment": position + 1, "tags": list(names)}
         for document, position, names in places
@@ -47,10 +47,12 @@ def read(paths: Sequence[str], texts: Translations) -> List[List[str]]:
         (sentences,) list of the tags of each sentence.
 
     Raises:
-        UserError: a line is malformed, or names a sentence that the test set lacks.
+        UserError: a line is malformed, or names a sentence that the test set lacks.  If sentences
+            of the test set are left out, there is a note instead.
     """
-    starts = texts.index.starts.tolist()
-    documents = {texts.name_of(number): number for number in range(texts.index.num_documents)}
+    places = zip(texts.index.document.tolist(), texts.position.tolist())
+    sentences = {(texts.name_of(d), position + 1): i for i, (d, position) in enumerate(places)}
+    left_out = 0
     found: List[List[str]] = [[] for _ in range(texts.index.num_sentences)]
     for path in paths:
         for number, line in enumerate(lines_of(read_text(path)), start=1):
@@ -68,9 +70,12 @@ def read(paths: Sequence[str], texts: Translations) -> List[List[str]]:
                 raise UserError(
                     f'{where} must have "doc_id", "segment" (a number) and "tags", a list of names'
                 )
-            document = documents.get(name)
-            size = 0 if document is None else starts[document + 1] - starts[document]
-            if not 1 <= place <= size:
+            if (name, place) in sentences:
+                found[sentences[name, place]] += names
+            elif texts.kept is None:
                 raise UserError(f"{where}: the test set has no segment {place} of document {name}")
-            found[starts[document] + place - 1] += names
+            else:
+                left_out += 1
+    if left_out:
+        texts.notes.append(f"--tags: {left_out} lines are of segments that are left out")
     return found

@@ -11,12 +11,16 @@ import re
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 
+from fairseq_docmt.data import DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring.report import command
 from fairseq_docmt.scoring.report import difference as _difference
 from fairseq_docmt.scoring.report.difference import Run, runs
+from fairseq_docmt.scoring.texts.translations import Translations
+from fairseq_docmt.scoring.words import tags
 
 HOSTILE = "</td><script>document.title = 'broken'</script><img src=x onerror=alert(1)>&amp;"
 NAME = "_$</td><script>document.title.remove()</script>$"
@@ -87,7 +91,7 @@ def test_page(report, write, every_point):
     assert page.count(html.escape(HOSTILE, quote=False).replace("'", "&#39;")) > 3
     data = json.loads(re.search(r'id="data">(.*?)</script>', page, flags=re.S).group(1))
     assert data["documents"][0]["sentences"][1][0] == HOSTILE
-    same = [row[-1] for document in data["documents"] for row in document["sentences"]]
+    same = [row[-2] for document in data["documents"] for row in document["sentences"]]
     assert same == [False, True, False]
     scores = sum((document["bleu"] for document in data["documents"]), [])
     assert all(score == round(score, 2) for score in scores) and len(set(scores)) > 1
@@ -330,3 +334,43 @@ def test_of_long_texts_only_unknown_words_are_marked(monkeypatch):
         ("x", True),
         ("a", False),
     ]
+
+
+def test_places_count_segments_that_are_left_out(scoring, tmp_path):
+    """Tags, places and numbers of sentences are those of the files."""
+    texts = [f"a b c d {n}" for n in range(1, 5)]
+
+    def records(name, field, numbers):
+        rows = ({"doc_id": "x", "segment": n, field: texts[n - 1]} for n in numbers)
+        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return str(tmp_path / name)
+
+    given = ["--reference", records("r", "reference", (1, 2, 3, 4)), "--missing", "skip"]
+    given.append(f"m={records('m', 'hypothesis', (1, 3, 4))}")
+    tagged = tmp_path / "tags"
+    rows = [{"doc_id": "x", "segment": n, "tags": [f"t{n}"]} for n in (2, 3)]
+    tagged.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    scoring("report", *given, "--tags", str(tagged), "--out", str(tmp_path / "r.html"))
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, flags=re.S)[1])
+    (document,) = data["documents"]
+    assert [(row[3], row[5]) for row in document["sentences"]] == [([], 1), (["t3"], 3), ([], 4)]
+    assert "--tags: 1 lines are of segments that are left out" in page
+    options = ["--metrics", "s-bleu", "--by-position", "1", "--format", "json"]
+    found = json.loads(scoring("metrics", *given, *options))
+    assert [*found["by_position"]["m"]] == ["1-1", "3-3", "4-4"]
+    values = tmp_path / "values"
+    values.write_text("".join(f"{value}\n" for value in (0, 0, 100, 0)))
+    printed = scoring("metrics", *given, "--scores", f"X:m={values}", *options[:4])
+    assert [line.split() for line in printed.split("\n") if line.startswith("3-3")] == [
+        ["3-3", "1", "100.00"],
+        ["3-3", "1", "100.00"],
+    ]
+
+
+def test_tags_are_written_with_the_places_of_the_files(tmp_path):
+    index = DocumentIndex.from_lengths([2, 1])
+    texts = Translations(index, {}, [], ids=["x", "y"], whole_position=np.array([0, 2, 4]))
+    tags.write(str(tmp_path / "tags"), texts, [[], ["a"], ["b"]])
+    records = [json.loads(line) for line in (tmp_path / "tags").read_text().splitlines()]
+    assert [(record["doc_id"], record["segment"]) for record in records] == [("x", 3), ("y", 5)]
