@@ -340,8 +340,9 @@ def test_empty_documents(scoring, write, tmp_path):
         tmp_path / "o",
     )
     convert = ["convert", write("x", text), "--out", str(out), "--to"]
-    with pytest.raises(UserError, match="document a is empty, which only JSON lines can hold"):
-        scoring(*convert, "text")
+    for options in (["text"], ["text", "--write-docids", str(tmp_path / "ids")]):
+        with pytest.raises(UserError, match="document a is empty, which only JSON lines can hold"):
+            scoring(*convert, *options)
     scoring(*convert, "jsonl")
     documents = read_input(str(out), "system").documents
     assert [(document.id, document.segments) for document in documents] == [("a", []), ("b", ["x"])]
