@@ -19,6 +19,7 @@ from fairseq_docmt.data.supporting_words import SupportingWords, path_of
 from fairseq_docmt.data.text_checks import check_split
 from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.spans import Spans, mixed_spans
+from fairseq_docmt.tasks._text_folders import check_words
 
 logger = logging.getLogger(__name__)
 
@@ -123,6 +124,7 @@ def mixed(task, corpus: DocumentCorpus, spans: Spans) -> Tuple[DocumentCorpus, S
     added = open_corpus(name, load_pairs, task.longest_source, task.added_symbols)
     if added.tgt_sizes is None:
         raise UserError(f"--sentence-data: {name} has no target side; binarise both languages")
+    check_words(added, *(dictionary.unk() for dictionary in dictionaries))
     joined = with_sentence_pairs(corpus, added)
     loss_on_last = task.view_options(trains=True).get("loss_on_last", False)
     first = corpus.index.num_sentences

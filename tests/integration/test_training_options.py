@@ -242,3 +242,19 @@ def test_options_of_the_model_that_change_at_resume(
             name, now, _, then = text.split(" ")
             starts = "training starts from a checkpoint with other options of the model: "
             assert warned() == [f"{starts}{name} {then[:-1]} (before: {now})"]
+
+
+def test_sentence_pairs_with_swapped_sides_are_noted(binarised, tmp_path, caplog):
+    for split in ("train", "valid"):
+        (tmp_path / f"{split}.src").write_text("v1 v2\nv3\n")
+        (tmp_path / f"{split}.tgt").write_text("w1 w2\nw3\n")
+    dictionaries = [
+        "--srcdict",
+        binarised / "dict.src.txt",
+        "--tgtdict",
+        binarised / "dict.tgt.txt",
+    ]
+    pairs = tiny.preprocess(tmp_path, ["train", "valid"], *map(str, dictionaries))
+    tiny.train(binarised, tmp_path / "a", *WINDOWS, "--sentence-data", str(pairs), updates=1)
+    for side in ("source", "target"):
+        assert f"100 % of the {side} tokens are not in the dictionary; look whether" in caplog.text
