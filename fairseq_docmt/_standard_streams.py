@@ -40,7 +40,7 @@ def _discard_unread_output() -> None:
 
 
 def end_quietly_without_reader() -> None:
-    """Let this program end without a message if the reader of its standard output has left."""
+    """Let this program end without a message if nobody reads its standard output any more."""
     previous = sys.excepthook
 
     def hook(kind, error, traceback):
