@@ -52,7 +52,7 @@ def _configuration_classes() -> list:
 
 
 def allow_checkpoint_classes() -> None:
-    """Register the allowed classes with torch, if this version has the safe mode."""
+    """Let torch load the classes in checkpoints with ``weights_only``, if it can register them."""
     add_safe_globals = getattr(torch.serialization, "add_safe_globals", None)
     if add_safe_globals is not None:
         add_safe_globals(_numpy_classes() + _configuration_classes())

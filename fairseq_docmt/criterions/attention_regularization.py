@@ -1,7 +1,8 @@
-"""``--criterion attention_regularization``: attend to the words that translators look at.
+"""``--criterion attention_regularization``: train attention on words that help to translate others.
 
-fairseq's layers do not return the weights of self-attention.  They are left unchanged: the weights
-of ambiguous words are computed again from the inputs of the attention modules.
+A term of the loss draws the attention of ambiguous words to their supporting words, as annotated.
+fairseq's layers do not return the weights of self-attention, so the criterion computes those of
+ambiguous words again from the inputs of the attention modules.
 """
 
 import contextlib

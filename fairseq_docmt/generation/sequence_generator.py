@@ -1,4 +1,7 @@
-"""Stock sequence generators with limits for each row and a stricter stopping criterion."""
+"""Stock sequence generators with a length limit for each batch row.
+
+Their searches stop only when no unfinished hypothesis can become one of the best by its next word.
+"""
 
 import logging
 import math

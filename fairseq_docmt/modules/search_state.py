@@ -32,7 +32,7 @@ class BeamRows(NamedTuple):
 
 
 def split_order(order: Tensor, bsz: int, beams: int) -> BeamRows:
-    """Split a new order of ``bsz * beams`` rows into sentences and beams.
+    """Split a new order of ``bsz * beams`` rows into the order of sentences and that of beams.
 
     If rows of different sentences are mixed, which beam search never does, each row becomes a
     sentence with one beam.

@@ -41,8 +41,8 @@ def attentive_gru(
     ``query_t`` is the sum of the contributions of the input and of the previous state.  The GRU
     reads the previous state, the input and the attention-weighted sum of ``gates``.
 
-    The backward pass recomputes the hidden layer of attention.  It computes the gradients of
-    ``weight`` and ``gates`` in one product over all steps each, not step by step.
+    The backward pass recomputes the hidden layer of attention.  The gradients of ``weight`` and
+    ``gates`` are single products over all steps, not sums step by step.
 
     Args:
         from_input: (B * N, T, a + 3 d) contribution of the input to query and gates.

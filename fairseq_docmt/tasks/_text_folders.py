@@ -294,12 +294,12 @@ class TypedText:
             )
 
     def read_documents(self, index: DocumentIndex, number: int, position: int) -> None:
-        """Warn about the first document that is so long that blank lines are probably missing.
+        """Warn once if a document is so long that blank lines are probably missing.
 
         Args:
-            index: documents of the current lines; the first may continue from earlier lines.
-            number: number of documents before the first.
-            position: number of sentences of the first document in earlier lines.
+            index: documents of the current lines; its first document may begin in earlier lines.
+            number: number of documents before those of ``index``.
+            position: number of sentences that its first document has in earlier lines.
         """
         lengths = np.diff(index.starts)
         lengths[:1] += position
