@@ -206,15 +206,28 @@ def numbered_document(name: str, rows: List[Row]) -> Document:
                 f"{name} do; number all"
             )
         return Document(name, *_segments(rows))
-    seen = set()
-    for row in rows:
-        if row.number in seen:
-            raise UserError(f"{row.where}: document {name} already has a segment {row.number}")
-        seen.add(row.number)
+    refuse_repeated(name, rows)
     if all(number.isdecimal() for number in numbers):
         rows = sorted(rows, key=lambda row: int(row.number))
     segments, _, *places = _segments(rows)
     return Document(name, segments, [row.number for row in rows], *places)
+
+
+def refuse_repeated(name: str, rows: List[Row]) -> None:
+    """Refuse a document in which two segments have the same number.
+
+    Args:
+        name: id of the document.
+        rows: its segments; those without a number are ignored.
+
+    Raises:
+        UserError: a number is repeated.
+    """
+    seen = set()
+    for row in rows:
+        if row.number is not None and row.number in seen:
+            raise UserError(f"{row.where}: document {name} already has a segment {row.number}")
+        seen.add(row.number)
 
 
 def _segments(rows: List[Row]) -> tuple:

@@ -170,17 +170,14 @@ class Table:
             yield f"{line}\t{found}\n"
 
 
-def _refuse_repeated(document: str, numbers: List[Optional[str]], places: List[str]) -> None:
-    """Refuse a document with two segments of the same number.
+def _of_rows(name: str, rows: List[Row]) -> Document:
+    """Return a document with the segments in the order of the file.
 
-    Args:
-        document: name of the document.
-        numbers: numbers of its segments; None for a segment without a number.
-        places: places of the segments in the file, for the message.
+    Raises:
+        UserError: two segments have the same number.
     """
-    for index, number in enumerate(numbers):
-        if number is not None and number in numbers[:index]:
-            raise UserError(f"{places[index]}: document {document} already has a segment {number}")
+    records.refuse_repeated(name, rows)
+    return Document(name, [row.text for row in rows], [row.where for row in rows])
 
 
 class WmtXml:
@@ -207,15 +204,15 @@ class WmtXml:
                 )
             segs = list(source.iter("seg"))
             self._sources.append(source)
-            places = [f"{path}: line {seg.sourceline}" for seg in segs]
-            _refuse_repeated(element.get("id"), [seg.get("id") for seg in segs], places)
-            self.documents.append(
-                Document(
-                    element.get("id"),
-                    [" ".join("".join(seg.itertext()).split()) for seg in segs],
-                    places,
+            rows = [
+                Row(
+                    f"{path}: line {seg.sourceline}",
+                    seg.get("id"),
+                    " ".join("".join(seg.itertext()).split()),
                 )
-            )
+                for seg in segs
+            ]
+            self.documents.append(_of_rows(element.get("id"), rows))
 
     def pieces(self, translations: Translations) -> Iterator[str]:
         """Yield the whole XML file, with translations, as a single string."""
@@ -256,13 +253,7 @@ class Sgm:
         if not self.SET.search(text):
             raise UserError(f"{path} is SGM without a srcset; give the source file of the task")
         self._text, self._system, self._language = text, system, language
-        self.documents = []
-        for document in sgm.documents_of(text, path):
-            places = [row.where for row in document.rows]
-            _refuse_repeated(document.id, [row.number for row in document.rows], places)
-            self.documents.append(
-                Document(document.id, [row.text for row in document.rows], places)
-            )
+        self.documents = [_of_rows(d.id, d.rows) for d in sgm.documents_of(text, path)]
 
     @staticmethod
     def _escaped(text: str) -> str:

@@ -142,7 +142,7 @@ class ReferenceScorer:
         scores = iter(found[key] for key in keys)
         return Scored(
             [[next(scores) for _ in item.candidates] for item in items],
-            self._unknown([target[place] for place, (_, target) in zip(current, pairs)]),
+            self._unknown([target[place] for place, (_, target) in zip(current, pairs)], False),
         )
 
     def sentence_scores(
@@ -176,9 +176,7 @@ class ReferenceScorer:
             sentences: sentences as they are scored, before preprocessing.
             is_source: whether they are source sentences; otherwise they are target sentences.
         """
-        sides = (self.task.target_dictionary, self.task.source_dictionary)
-        tokens = torch.cat(self._encoded(sentences, is_source))
-        return float(tokens.eq(sides[is_source].unk()).double().mean())
+        return self._unknown(self._encoded(sentences, is_source), is_source)
 
     def _encoded(self, sentences: Sequence[str], is_source: bool) -> Sentences:
         for text in sentences:
@@ -187,9 +185,9 @@ class ReferenceScorer:
                 self._known[text, is_source] = tokens_of(text, encode, self._symbols[is_source])
         return tuple(self._known[text, is_source] for text in sentences)
 
-    def _unknown(self, targets: Sequence[Tensor]) -> float:
-        tokens = torch.cat(list(targets))
-        return float(tokens.eq(self.task.target_dictionary.unk()).double().mean())
+    def _unknown(self, sentences: Sequence[Tensor], is_source: bool) -> float:
+        sides = (self.task.target_dictionary, self.task.source_dictionary)
+        return float(torch.cat(list(sentences)).eq(sides[is_source].unk()).double().mean())
 
     def _sentences(
         self, pairs: Sequence[Tuple[Sentences, Sentences]], smoothing: float, last_only: bool

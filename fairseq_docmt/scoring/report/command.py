@@ -268,23 +268,23 @@ def documents_of(
     metric = build_bleu(
         options.tokenize, lowercase=options.lowercase, force=True, effective_order=True
     )
+    numbers = (texts.position + 1).tolist()
     for number, (first, end) in enumerate(texts.index.spans[: most or None]):
         references = [[" ".join(reference[first:end])] for reference in texts.references]
         bleu = [
             metric.corpus_score([" ".join(found[first:end])], references).score
             for found in texts.systems.values()
         ]
-        sentences = [_sentence(texts, phenomena, i) for i in range(first, end)]
+        sentences = [_sentence(texts, phenomena, i, numbers[i]) for i in range(first, end)]
         yield Document(texts.name_of(number), bleu, sentences)
 
 
-def _sentence(texts: Translations, phenomena: List[List[str]], i: int) -> Sentence:
+def _sentence(texts: Translations, phenomena: List[List[str]], i: int, number: int) -> Sentence:
     found = [sentences[i] for sentences in texts.systems.values()]
     reference, base = texts.references[0][i], found[0]
     cells = [runs(base, reference), *(runs(text, reference, base) for text in found[1:])]
     source = texts.source[i] if texts.source else None
     same = all(text == base for text in found)
-    number = int(texts.position[i]) + 1
     return Sentence(number, source, [r[i] for r in texts.references], cells, phenomena[i], same)
 
 
