@@ -149,16 +149,15 @@ def _randomisation(statistics: Statistics, metric: Metric, samples: int, rng: np
         because this test gives no confidence interval.
     """
     base, *others = statistics.values()
-    sums = [base.sum(axis=0) + rows.sum(axis=0) for rows in others]
     found = [[] for _ in others]
     for first in range(0, samples, BLOCK):
         shape = (min(BLOCK, samples - first), len(base))
         kept = rng.integers(2, size=shape, dtype=bool).astype(np.float64)
-        for rows, total, differences in zip(others, sums, found):
-            one = rows.sum(axis=0) + kept @ (base - rows)
-            differences += [
-                score_of(metric, a) - score_of(metric, b) for a, b in zip(one, total - one)
-            ]
+        swapped = 1 - kept
+        for rows, differences in zip(others, found):
+            # Summed as in sacreBLEU, so that ties are broken by the same rounding.
+            one, other = kept @ base + swapped @ rows, swapped @ base + kept @ rows
+            differences += [score_of(metric, a) - score_of(metric, b) for a, b in zip(one, other)]
     return {name: (np.abs(each), None) for name, each in zip([*statistics][1:], found)}
 
 

@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
 from fairseq_docmt.scoring.corpus import corpus_metrics, significance
@@ -37,6 +37,27 @@ def test_paired_tests_are_those_of_sacrebleu(texts, monkeypatch, build, test, ki
     found = significance.paired_tests(statistics, build(), test, 150)["b"]
     assert 0.01 < found.p == row.p_value
     assert found.interval == (None if row.ci is None else float(row.ci))
+
+
+def test_ties_are_those_of_sacrebleu():
+    """The mean length of three references is no exact binary number: rounding decides ties."""
+    generator = random.Random(0)
+    found = []
+    for _ in range(12):
+        lines = [[" ".join(generator.choices("abcdefgh", k=generator.randint(1, 9)))
+                  for _ in range(51)] for _ in range(3)]  # fmt: skip
+        systems = {
+            name: [
+                " ".join(w if generator.random() > rate else "x" for w in line.split())
+                for line in lines[0]
+            ]
+            for name, rate in (("a", 0.3), ("b", 0.35))
+        }
+        _, wanted = PairedTest(list(systems.items()), {"": TER()}, lines, "ar", 100)()
+        statistics = corpus_metrics.statistics_of(systems, lines, TER())
+        p = significance.paired_tests(statistics, TER(), "randomisation", 100)["b"].p
+        found.append((p, wanted["TER"][1].p_value))
+    assert all(p == wanted for p, wanted in found)
 
 
 def test_statistics_of_blocks_are_those_of_the_whole(texts, monkeypatch):
