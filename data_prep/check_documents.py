@@ -33,6 +33,8 @@ LONGEST = 500_000  # characters of a line; in longer ones tokenizers do not end
 
 BLOCK = 10_000  # lines that are checked together
 
+FEWEST_PAIRS = 100  # sentence pairs from which it can be seen whether the sides are parallel
+
 Fault = Tuple[int, str]
 Row = Tuple[Optional[str], Optional[str]]
 
@@ -255,7 +257,8 @@ def check_files(src_path: str, tgt_path: str) -> Counts:
     """Check the two files of a corpus; return its numbers of documents and sentence pairs.
 
     Warnings are printed if a side is not in the script of the language that its suffix names, if
-    both sides are the same text, or if blank lines seem to be missing.
+    both sides are the same text, if lengths of source and target sentences are not related, or if
+    blank lines seem to be missing.
 
     Raises:
         CorpusError: an error was found; only the first is reported.
@@ -265,6 +268,7 @@ def check_files(src_path: str, tgt_path: str) -> Counts:
     check_scripts(paths, map(iterate_lines, paths))
     if filecmp.cmp(*paths, shallow=False):
         warn(f"{src_path} and {tgt_path} are the same text; one should be the translation")
+    warn_if_not_parallel(paths, map(iterate_lines, paths))
     check_lengths(src_path, *counts)
     return counts
 
@@ -285,6 +289,24 @@ def check_scripts(paths: Sequence[str], sides: Iterable[Iterable[str]]) -> None:
     fault = swapped_scripts(*map(Side, paths, languages, sides))
     if fault:
         raise CorpusError(fault)
+
+
+def warn_if_not_parallel(paths: Sequence[str], sides: Iterable[Iterable[str]]) -> None:
+    """Warn if the lengths of source and target sentences are not related, as in shifted lines.
+
+    Args:
+        paths: paths of the two sides.
+        sides: their lines, with blank lines at the same places.
+    """
+    lengths = [[len(line.strip()) for line in side if line.strip()] for side in sides]
+    if len(lengths[0]) < FEWEST_PAIRS:
+        return
+    # Imported late, as this takes seconds.
+    from fairseq_docmt.parallel_text import unrelated_lengths
+
+    warning = unrelated_lengths(*lengths)
+    if warning:
+        warn(f"{' and '.join(paths)}: {warning}")
 
 
 def warn_of_symbols(path: str) -> None:

@@ -20,6 +20,7 @@ from check_documents import (
     check_lines,
     check_scripts,
     refuse_long,
+    warn_if_not_parallel,
     without_odd_line_breaks,
 )
 from sanity import check_lengths, warn
@@ -163,6 +164,7 @@ def checked_texts(
     check_scripts(paths, sides)
     if sides[0] == sides[1]:
         warn(f"{paths[0]} and {paths[1]} are the same text; one should be the translation")
+    warn_if_not_parallel(paths, sides)
     check_lengths(paths[0], *counts)
     return counts, dict(zip(out, sides))
 

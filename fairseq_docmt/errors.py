@@ -49,8 +49,9 @@ def check_metadata(config: type, value_of: Callable[[str], Any]) -> None:
     for option in fields(config):
         value = value_of(option.name)
         least, needed = (option.metadata.get(key) for key in ("at_least", "needs"))
-        numbers = value if isinstance(value, Sequence) else (value,)
-        if least is not None and any(x is not None and x < least for x in numbers):
+        values = value if isinstance(value, Sequence) else (value,)
+        numbers = [number for number in values if number is not None]
+        if least is not None and numbers and min(numbers) < least:
             # The default of an option of fairseq is ${group.name}.
             followed = re.fullmatch(r"\$\{\w+\.(\w+)\}", str(option.default))
             name = followed[1] if followed else option.name

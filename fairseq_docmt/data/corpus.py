@@ -1,6 +1,7 @@
 """A binarised split: its documents, sentences and lines, and checks of both sides."""
 
 import copy
+import logging
 import os
 import struct
 from typing import Iterable, Iterator, Optional, Sequence, Tuple
@@ -22,7 +23,10 @@ from torch import Tensor
 from fairseq_docmt.data.text_checks import Symbols, check_binarised
 from fairseq_docmt.document_index import BLANK_SIZE, DocumentIndex
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.parallel_text import unrelated_lengths
 from fairseq_docmt.symbols import DOCUMENT_SYMBOLS
+
+logger = logging.getLogger(__name__)
 
 CHECK = "run data_prep/check_documents.py on the text and binarise it again"
 
@@ -96,6 +100,13 @@ class DocumentCorpus:
                 file = getattr(part, "_path", None) or getattr(part, "path", None)
                 name = file or f"{self.name}, {'source' if side is pairs.src else 'target'}"
                 check_binarised(name, part, symbols)
+
+    def warn_if_not_parallel(self) -> None:
+        """Log a warning if the lengths of source and target sentences are not related."""
+        if self.tgt_sizes is not None:
+            warning = unrelated_lengths(self.src_sizes, self.tgt_sizes)
+            if warning:
+                logger.warning("%s: %s", self.name, warning)
 
     def _check_files(self) -> None:
         for side in (self.pairs.src, self.pairs.tgt):
@@ -190,6 +201,7 @@ def open_corpus(
     try:
         corpus = DocumentCorpus(name, load_pairs(), longest_source)
         corpus.check_symbols(added)
+        corpus.warn_if_not_parallel()
         return corpus
     except FileNotFoundError:
         raise UserError(

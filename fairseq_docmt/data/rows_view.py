@@ -1,5 +1,6 @@
 """Training and validation data of whole documents, one batch row per sentence."""
 
+import logging
 import os
 from functools import partial
 from typing import Optional, Sequence
@@ -13,8 +14,11 @@ from fairseq_docmt.data.document_view import DocumentView, sample_in_order
 from fairseq_docmt.data.sequence_format import Formats
 from fairseq_docmt.data.stream_view import group_rows
 from fairseq_docmt.data.text_checks import Symbols, check_binarised, check_side
-from fairseq_docmt.document_index import BLANK_SIZE, DocumentIndex
+from fairseq_docmt.document_index import BLANK_SIZE
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.parallel_text import unrelated_lengths
+
+logger = logging.getLogger(__name__)
 
 
 class RowsView(DocumentView):
@@ -90,7 +94,7 @@ class RowsView(DocumentView):
 
 
 def open_drafts(
-    folder: Optional[str], split: str, language: str, index: DocumentIndex, symbols: Symbols
+    folder: Optional[str], split: str, language: str, corpus: DocumentCorpus, symbols: Symbols
 ):
     """Open earlier translations of a split, binarised line by line, blank lines included.
 
@@ -100,7 +104,7 @@ def open_drafts(
         folder: directory of the translations; if it is None, None is returned.
         split: name of the split, such as ``train``.
         language: target language.
-        index: index of the sentences of the split.
+        corpus: the split.
         symbols: symbols of the target dictionary.
 
     Raises:
@@ -116,14 +120,17 @@ def open_drafts(
         raise UserError(
             f"--drafts: {name}.idx not found; examples/maruf2018_memnet/make_drafts.sh makes it"
         )
-    blank = np.ones(len(drafts), dtype=bool)
-    blank[index.line_ids[index.line_ids < len(drafts)]] = False
+    blank, lines = np.ones(len(drafts), dtype=bool), corpus.index.line_ids
+    blank[lines[lines < len(drafts)]] = False
     wrong = np.flatnonzero(blank & (drafts.sizes > BLANK_SIZE))
-    if len(drafts) <= index.line_ids[-1] or len(wrong) > 0:
+    if len(drafts) <= lines[-1] or len(wrong) > 0:
         line = wrong[0] + 1 if len(wrong) > 0 else len(drafts)
         raise UserError(
             f"--drafts: line {line} of {name} does not match the corpus, so these are translations "
             "of other text; make them again"
         )
     check_binarised(name, drafts, symbols)
+    warning = unrelated_lengths(corpus.src_sizes, drafts.sizes[lines])
+    if warning:
+        logger.warning("--drafts: %s: %s", name, warning)
     return drafts

@@ -146,7 +146,7 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
         """Return the draft translations of the lines of a corpus; None without ``--drafts``."""
         split = corpus.name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
         symbols = Symbols.of_task(self, self.tgt_dict)
-        return open_drafts(self.cfg.drafts, split, self.cfg.target_lang, corpus.index, symbols)
+        return open_drafts(self.cfg.drafts, split, self.cfg.target_lang, corpus, symbols)
 
     def validation_units(self, sample) -> dict:
         """Convert a validation batch into a sample to decode document by document."""

@@ -6,6 +6,7 @@ goes into a model may not have symbols as words; what is only compared may.
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import add_noise
 import apply_form
@@ -14,6 +15,7 @@ import documents
 import hold_out
 import marked_documents
 import named_documents
+import numpy as np
 import opus_documents
 import prepare
 import pytest
@@ -22,7 +24,6 @@ import supporting_words
 import tab_separated
 import tagged_documents
 import tiny
-import torch
 from check_documents import CorpusError
 from fairseq.token_generation_constraints import pack_constraints
 from fairseq_cli import preprocess
@@ -122,8 +123,9 @@ def drafts(world):
         path = folder / f"test.src-tgt.tgt.{end}"
         path.rename(folder / f"test.tgt-None.tgt.{end}")
     symbols = Symbols.of_task(world.task, world.task.tgt_dict)
-    index = DocumentIndex.from_sizes(torch.full((len(SOURCE),), 3).numpy())
-    open_drafts(str(folder), split, "tgt", index, symbols)
+    sizes = np.full(len(SOURCE), 3)
+    corpus = SimpleNamespace(index=DocumentIndex.from_sizes(sizes), src_sizes=sizes)
+    open_drafts(str(folder), split, "tgt", corpus, symbols)
 
 
 def typed(world):

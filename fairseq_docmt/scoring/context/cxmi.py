@@ -31,6 +31,7 @@ from fairseq_docmt.scoring import _tables
 from fairseq_docmt.scoring._intervals import bootstrap_interval
 from fairseq_docmt.scoring.context.reference_scores import MANY_UNKNOWN, ReferenceScorer
 from fairseq_docmt.scoring.context.scorer_options import add_model_arguments, load_scorer
+from fairseq_docmt.scoring.texts.checks import unrelated_note
 from fairseq_docmt.scoring.texts.matching import Reading
 from fairseq_docmt.scoring.texts.translations import read_translations
 
@@ -323,6 +324,8 @@ def main(args: argparse.Namespace) -> None:
             f"{100 * unknown:.0f} % of the reference's tokens are unknown to the model; give the "
             "options with which its training data were made, such as --bpe-codes"
         )
+    unrelated = unrelated_note("source and reference", documents.source, documents.target)
+    notes += [unrelated] if unrelated else []
     results = {
         "unknown": float(unknown),
         "usage": {context: _as_json(value) for context, value in used.items()},

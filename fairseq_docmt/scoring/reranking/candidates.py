@@ -20,6 +20,7 @@ from fairseq_docmt.readers import add_argument as add_format_argument
 from fairseq_docmt.readers.files import read_text, refuse_long, write_text
 from fairseq_docmt.scoring.corpus.metrics import choose_tokenizer
 from fairseq_docmt.scoring.texts import convert, translations
+from fairseq_docmt.scoring.texts.checks import unrelated_note
 from fairseq_docmt.scoring.texts.layout import Layout, Mismatch, documents_of, layout_of
 
 _POSITIONAL = re.compile(r"^P-(\d+)\t([^\t\n]+)$", flags=re.M)
@@ -267,7 +268,9 @@ def write(args: argparse.Namespace, candidates: Candidates, choice: Sequence[int
     layout = candidates.layout
     documents = documents_of(layout.index, layout.ids, found, layout.segment_numbers)
     write_text(args.out, convert.FORMATS[args.to](documents, args.out, "system"))
-    for note in candidates.notes:
+    firsts = [texts[0] for texts in candidates.texts]
+    unrelated = unrelated_note("source and translations", candidates.source or (), firsts)
+    for note in filter(None, [*candidates.notes, unrelated]):
         print(note)
     other = sum(number != 0 for number in choice)
     print(f"wrote {len(found)} sentences to {args.out}; {other} are not the first candidate")

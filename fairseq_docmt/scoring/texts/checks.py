@@ -8,8 +8,11 @@ import re
 import statistics
 from typing import Callable, Dict, List, Optional, Sequence
 
+import numpy as np
+
 from fairseq_docmt.bleu import ENTITY, SUBWORD, sign_in
 from fairseq_docmt.document_index import DocumentIndex
+from fairseq_docmt.parallel_text import unrelated_lengths
 from fairseq_docmt.scoring.texts.layout import named
 
 #: Number of consecutive segments that must fit a neighbouring reference better to report a shift.
@@ -96,6 +99,18 @@ def shift_note(
                         "--align-all"
                     )
     return None
+
+
+def unrelated_note(name: str, text: Sequence[str], other: Sequence[str]) -> Optional[str]:
+    """Return a note if a text is probably no translation of another text, otherwise None.
+
+    Args:
+        name: name of the text, for the note.
+        text, other: (segments,) the two texts; segments that are empty on a side do not count.
+    """
+    pairs = [(len(one), len(two)) for one, two in zip(text, other) if one and two]
+    warning = pairs and unrelated_lengths(*np.array(pairs).T)
+    return f"{name}: {warning}" if warning else None
 
 
 def length_note(

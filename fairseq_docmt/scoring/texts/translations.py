@@ -360,8 +360,12 @@ def _described(texts: Translations, aligned: Dict[str, int], reading: Reading) -
     places = [names[number] for number in texts.index.document.tolist()]
     notes = [_alignment_note(name, aligned[name], reading.align, texts) for name in aligned]
     notes += checks.form_notes(texts.systems, texts.references)
+    if texts.source:
+        notes.append(checks.unrelated_note("source and reference", texts.source, reference))
     for name, text in texts.systems.items():
-        notes.append(checks.shift_note(name, text, reference, texts.index, texts.place))
+        shifted = checks.shift_note(name, text, reference, texts.index, texts.place)
+        pair = f"{name} and the reference"
+        notes.append(shifted or checks.unrelated_note(pair, text, reference))
         found = wrappers.find(text, reference, texts.source, texts.index.spans)
         notes += wrappers.notes_on(name, found, places, reading.strip_wrappers)
     whole = texts.joined(reference)
