@@ -185,12 +185,12 @@ def blocks_of(items: Iterable, size: int) -> Iterator[list]:
 
 
 def _faults_of_side(lines: List[str], name: str, first: int) -> Iterator[Fault]:
-    """Yield line number and message of errors on one side, only the first of each kind.
+    """Yield the line number and message of the first error of each kind on one side.
 
     Args:
         lines: consecutive lines of the side.
         name: file name for error messages.
-        first: line number of the first of these lines.
+        first: number in the file of the first of ``lines``.
     """
     if first == 1 and lines[0].startswith(BYTE_ORDER_MARK):
         yield 1, _byte_order_mark_in(name)
@@ -218,7 +218,7 @@ def _faults_of_side(lines: List[str], name: str, first: int) -> Iterator[Fault]:
 def _first_mismatch(
     block: List[Row], rest: Iterable[Row], names: Tuple[str, str], first: int
 ) -> Iterator[Fault]:
-    """Yield line number and message for the first line at which the sides do not match, if any.
+    """Yield the number of the first line at which the sides do not match, if any, and a message.
 
     Args:
         block: pairs of lines; None in a pair means that a side has ended.

@@ -115,7 +115,7 @@ def select(
     min_sentences: int = 1,
     complete_documents: bool = False,
 ) -> Iterator[Document]:
-    """Yield documents without pairs that have an empty side, stripping white space from sentences.
+    """Strip white space and drop pairs with an empty side; yield the remaining documents.
 
     Args:
         documents: documents as read; pairs with two empty sides, and documents without any other
@@ -224,7 +224,7 @@ def run_reader(read: Callable[..., Iterable[Document]], args: argparse.Namespace
 
     Args:
         read: reader, called with the arguments of the command line.
-        args: arguments of the command line, including the shared ones.
+        args: arguments of the command line, including those shared by all readers.
     """
     left_out = LeftOut()
     try:

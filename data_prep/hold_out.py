@@ -19,7 +19,7 @@ from stages import write_whole
 
 
 def read_corpus(source: str, target: str) -> List[Document]:
-    """Read the documents of two parallel files, which blank lines separate.
+    """Read the documents of two parallel files, where blank lines separate documents.
 
     Raises:
         CorpusError: the files are not a valid corpus.

@@ -53,7 +53,7 @@ def read_documents(source: str, target: str, mark: str) -> Iterator[Document]:
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
-    """Parse the command line: the two texts, the marker line and the options of all readers."""
+    """Parse the command line: two texts, the marker line and options that all readers share."""
     parser = reader_parser(__doc__)
     parser.add_argument("source", help="source text")
     parser.add_argument("target", help="target text")

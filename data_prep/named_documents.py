@@ -89,7 +89,8 @@ def read(args: argparse.Namespace) -> Iterator[Document]:
     """Yield the documents of two files with ``--docids``, or of two folders.
 
     Raises:
-        CorpusError: the files have an error, or the arguments do not fit together.
+        CorpusError: the texts are invalid or do not match, a file is given together with a folder,
+            or ``--docids`` is given for folders or missing for files.
     """
     folders = [Path(path).is_dir() for path in (args.source, args.target)]
     if all(folders) and args.docids:
@@ -108,7 +109,7 @@ def read(args: argparse.Namespace) -> Iterator[Document]:
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
-    """Parse the command line: two texts or folders, ``--docids`` and the options of all readers."""
+    """Parse the command line: texts or folders, ``--docids`` and options that all readers share."""
     parser = reader_parser(__doc__)
     parser.add_argument("source", help="source text, or folder")
     parser.add_argument("target", help="target text, or folder")

@@ -1,11 +1,11 @@
-r"""Convert aligned text of OPUS with names of its documents, e.g. OpenSubtitles, to a corpus.
+r"""Convert an OPUS corpus with document names, e.g. OpenSubtitles, to parallel documents.
 
     python data_prep/opus_documents.py OpenSubtitles.de-en.en OpenSubtitles.de-en.de \
         OpenSubtitles.de-en.ids --without contrapro.json --out corpus/all.en corpus/all.de
 
-The inputs are the two texts in Moses format and the .ids file, which gives the documents and
-sentences of each line.  Consecutive lines from the same two files form a document.  The option
---without leaves out the segments of the test set ContraPro.
+The inputs are the two texts in Moses format and the .ids file, which names the source document and
+the target document of each line.  Consecutive lines with the same two names form a document.  The
+option --without leaves out the segments of the test set ContraPro.
 """
 
 import argparse
@@ -142,7 +142,7 @@ def read_documents(
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
-    """Parse the command line: texts, ids, ContraPro file and the options of all readers."""
+    """Parse the command line: texts, ids, ContraPro file and the options that all readers share."""
     parser = reader_parser(__doc__)
     parser.add_argument("source", help="source text")
     parser.add_argument("target", help="target text")

@@ -135,6 +135,9 @@ class Preparation:
     def _check_splits(self, kind: str) -> None:
         """Refuse validation and test sets with swapped sides; warn about text that splits share.
 
+        Args:
+            kind: state of the text, such as ``raw`` or ``tokenized``.
+
         Raises:
             CorpusError: the sides of a set are swapped.
         """
@@ -342,7 +345,10 @@ class Preparation:
             dictionary.save(str(folder / f"dict.{language}.txt"))
 
     def _count_words(self, kind: str, language: str) -> Counter:
-        """Count the words of the training text; refuse reserved words in any split."""
+        """Count the words of the training text; refuse reserved words in any split.
+
+        ``kind`` is the state of the text, as in :meth:`text`.
+        """
         from fairseq_docmt.symbols import complaint, first_reserved
 
         counts: Counter = Counter()
@@ -557,10 +563,10 @@ def _check_words(args: argparse.Namespace) -> None:
 
 
 def _check_prefixes(args: argparse.Namespace) -> None:
-    """Check that no text is given for two splits.
+    """Refuse texts that are given twice, and text names that include the language suffix.
 
     Raises:
-        CorpusError: a text is given twice, or an option includes the language suffix.
+        CorpusError: a text is refused; the message names the option.
     """
     given: Dict[Path, str] = {}
     options = [("--train", args.train), ("--valid", args.valid)]

@@ -89,7 +89,7 @@ def _script_of_letter(letter: str) -> str:
 
 
 def main_script(lines: Iterable[str]) -> Optional[str]:
-    """Return the main script at the beginning of a text, such as Latin; None if there is none."""
+    """Return the script of over 60 % of the first letters of a text, e.g. Latin; else None."""
     counts: Counter = Counter()
     seen = 0
     for line in lines:

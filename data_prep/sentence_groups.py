@@ -59,7 +59,7 @@ def _separator(mark: str) -> Pattern:
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
-    """Parse the command line: the two texts, the separator and the options of all readers."""
+    """Parse the paths of the texts, the separator, and the options shared by corpus readers."""
     parser = reader_parser(__doc__)
     parser.add_argument("source", help="source text")
     parser.add_argument("target", help="target text")

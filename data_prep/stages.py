@@ -57,7 +57,7 @@ def _start_worker(build: Callable, arguments: Sequence) -> None:
 
 
 def end_with_parent() -> None:
-    """Make this worker process end as soon as its parent process ends, even if that was killed.
+    """Make this worker process end as soon as its parent does, even if the parent is killed.
 
     Otherwise a worker would wait for ever and keep the folder locked.  Keyboard interrupts are left
     to the parent.
@@ -195,7 +195,7 @@ def progress(items: Iterable, name: str, total: Optional[int] = None) -> Iterabl
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Context manager that adds ``path`` to OSErrors that name no file, such as on a full disk."""
+    """Context manager that adds ``path`` to OSErrors without a file name, as on a full disk."""
     try:
         yield
     except OSError as error:
@@ -332,7 +332,7 @@ def _read_stamp(path: Path) -> dict:
 
 
 def _files_of(output: Path) -> Dict[str, Path]:
-    """Return relative name -> path for the files of a result; a single file has the name ''."""
+    """Return relative name -> path for each file of a folder; for a single file the name is ''."""
     if not output.is_dir():
         return {"": output}
     paths = sorted(path for path in output.rglob("*") if path.is_file())
@@ -345,7 +345,12 @@ def _described(path: Path) -> dict:
 
 
 def _first_change(output: Path, files: Dict[str, dict]) -> Optional[Path]:
-    """Return the first file of a result that has changed since it was written, or None."""
+    """Return the first file of ``output`` that is missing or has changed; None if there is none.
+
+    Args:
+        output: file or folder that a stage made.
+        files: relative name -> size and checksum of each file when the stage finished.
+    """
     for name, before in files.items():
         path = output / name if name else output
         if not path.is_file() or path.stat().st_size != before["bytes"]:

@@ -32,7 +32,7 @@ def reader_has_left() -> bool:
 
 
 def _discard_unread_output() -> None:
-    """Discard unread output if its reader has left, to avoid an error message at exit."""
+    """Discard buffered output if no program reads it, to avoid an error message at exit."""
     if reader_has_left():
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -35,7 +35,13 @@ SIDES = ("source", "target")
 
 
 class Marked(NamedTuple):
-    """Marked word: kind of mark (p or hon), its number or "", start and end in the plain line."""
+    """Text between an opening and a closing mark.
+
+    Attributes:
+        kind: ``p`` for an ambiguous word, ``hon`` for a supporting word.
+        number: number in the marks, such as ``2`` in ``<p2>``; "" if they have none.
+        start, end: character positions in the line without marks; the end is exclusive.
+    """
 
     kind: str
     number: str
@@ -87,12 +93,13 @@ def is_whole(text: str, word: Marked) -> bool:
 
 
 def marked_documents(args: argparse.Namespace) -> Iterator[Document]:
-    """Yield documents with their marks, without the pairs that have an empty side.
+    """Yield documents that keep marks such as ``<p>``; pairs with an empty side are dropped.
 
     With ``--context``, each document consists of a context line and the sentence after it.
 
     Raises:
-        CorpusError: a file cannot be read, has fewer lines than the others, or there are no marks.
+        CorpusError: a file cannot be read or has fewer lines than the others, or the text has no
+            marks.
     """
     marks = alone = 0
     for document in _documents(args):
@@ -130,7 +137,7 @@ def _kept(document: Document) -> Iterator[Document]:
 
 
 def plain_documents(args: argparse.Namespace) -> Iterator[Document]:
-    """Yield the documents of :func:`marked_documents` without their marks."""
+    """Yield the documents of :func:`marked_documents`, with the marks removed from the text."""
     for document in marked_documents(args):
         yield [tuple(without_marks(text)[0] for text in pair) for pair in document]
 
@@ -139,7 +146,7 @@ def plain_documents(args: argparse.Namespace) -> Iterator[Document]:
 
 
 def tokens_of(text: str, words: Sequence[Marked], subwords: Sequence[str]) -> List[List[int]]:
-    """Return the indices of the subwords of each marked word in a line; none if it is not found.
+    """Return the subword indices of each marked word in a line; an empty list if it is not found.
 
     The letters of the text are aligned with the letters of the subwords, in which the tokenizer may
     have escaped characters and the truecaser changed case.
@@ -206,7 +213,7 @@ class Links:
 
 
 def link(documents: Iterable[Document], subwords: Iterator[Tuple[str, ...]], name: str) -> Links:
-    """Find the marked words of documents in the prepared text; return their links.
+    """Find the marked words of documents in the prepared text, and link those that belong together.
 
     Args:
         documents: sentence pairs with marks.

@@ -40,7 +40,7 @@ def read_documents(path: str) -> Iterator[Document]:
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
-    """Parse the command line: the file to read and the options of all readers."""
+    """Parse the command line: the file to read, and the options that all readers share."""
     parser = reader_parser(__doc__)
     parser.add_argument("file", help="text, which may be compressed by gzip (*.gz)")
     return parser.parse_args(arguments)

@@ -160,7 +160,7 @@ def read_documents(sources: Sequence[str], targets: Sequence[str]) -> Iterator[D
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
-    """Parse the command line: source files, target files and the options of all readers."""
+    """Parse the command line: source files, target files and the options that all readers share."""
     parser = reader_parser(__doc__)
     parser.add_argument("--source", nargs="+", required=True, metavar="FILE", help="source files")
     parser.add_argument("--target", nargs="+", required=True, metavar="FILE", help="target files")

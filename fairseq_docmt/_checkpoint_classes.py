@@ -32,7 +32,7 @@ def _numpy_classes() -> list:
 
 
 def _configuration_classes() -> list:
-    """Return the classes of stored options, and of fairseq's placeholder for a broadcast tensor."""
+    """Return the classes in stored options, and fairseq's class of tensor placeholders."""
     from fairseq.distributed import utils as distributed_utils
 
     return [
@@ -52,7 +52,10 @@ def _configuration_classes() -> list:
 
 
 def allow_checkpoint_classes() -> None:
-    """Let torch load the classes in checkpoints with ``weights_only``, if it can register them."""
+    """Let ``torch.load`` accept the classes of fairseq checkpoints in ``weights_only`` mode.
+
+    This has no effect if torch is too old to register classes.
+    """
     add_safe_globals = getattr(torch.serialization, "add_safe_globals", None)
     if add_safe_globals is not None:
         add_safe_globals(_numpy_classes() + _configuration_classes())

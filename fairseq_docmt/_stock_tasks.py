@@ -21,9 +21,9 @@ SPLITS = {"train": "train_subset", "generate": "gen_subset", "interactive": None
 
 
 class StockTaskCheck(logging.Filter):
-    """Log filter that drops nothing, but checks commands of the stock task for documents.
+    """Log filter that passes all records, and checks the configuration that a command logs.
 
-    The check is made when a command logs its configuration; see :meth:`filter`.
+    See :meth:`filter` for the checks.
 
     Args:
         split: name of the option for the split that the command reads (``train_subset``); None if

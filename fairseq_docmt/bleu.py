@@ -1,4 +1,4 @@
-"""BLEU by sacreBLEU with clear errors, and a check for text that is not ready to be scored."""
+"""sacreBLEU's BLEU metric, and detection of text that still needs postprocessing."""
 
 import re
 from typing import Optional, Pattern, Sequence
@@ -19,7 +19,7 @@ MANY = 0.05
 def sign_in(sentences: Sequence[str], sign: Pattern) -> Optional[str]:
     """Return the first match of ``sign`` if more than 5 % of the sentences match, else None.
 
-    A sign is a pattern such as the marks of BPE, which show that a text needs postprocessing.
+    A sign is a pattern, such as BPE's ``@@``, which shows that a text still needs postprocessing.
     """
     found = [match.group() for match in map(sign.search, sentences) if match]
     return found[0] if len(found) > MANY * len(sentences) else None

@@ -53,7 +53,7 @@ class CheckpointFile(NamedTuple):
 
     @property
     def task(self) -> str:
-        """Name of the task that the model was trained with; current name if it was renamed."""
+        """Name of the model's training task; the current name if the task has been renamed."""
         stored = self._setting("task")
         return RENAMED_TASKS.get((stored, self._setting("model")), stored)
 
@@ -109,7 +109,7 @@ def read_translation_model(path: str) -> CheckpointFile:
     """Read the checkpoint of a translation model of this package or of fairseq.
 
     Raises:
-        UserError: see :func:`read_checkpoint`, or the checkpoint is not of a translation model.
+        UserError: see :func:`read_checkpoint`, or the checkpoint holds no translation model.
     """
     file = read_checkpoint(path)
     if "source_lang" not in file.settings.get("task", {}):
@@ -123,7 +123,7 @@ def read_language_model(path: str) -> CheckpointFile:
     """Read the checkpoint of a fairseq language model.
 
     Raises:
-        UserError: see :func:`read_checkpoint`, or the checkpoint is not of a language model.
+        UserError: see :func:`read_checkpoint`, or the model is not a language model.
     """
     file = read_checkpoint(path)
     if file.task != "language_modeling":
@@ -158,7 +158,11 @@ def load_state(path: str) -> Any:
 
 
 def _files_read_with(path: str, state: Any) -> Set[str]:
-    """Check the options of a checkpoint; return other checkpoints that fairseq may read with it.
+    """Check a checkpoint's options; return the paths of other checkpoints that fairseq may read.
+
+    Args:
+        path: path of the checkpoint.
+        state: its content.
 
     Raises:
         UserError: an option may run programs.
@@ -264,9 +268,9 @@ def rename_options(cfg) -> None:
 
 
 def misfit(message: str) -> str:
-    """Return the first difference between checkpoint and model in an error message of torch.
+    """Return the first difference between checkpoint and model from torch's error message.
 
-    If the message names no parameter, its first line is returned.
+    If the message names no parameter, return its first line.
     """
     sizes = re.search(r"size mismatch for (\S+): .*?Size\(\[(.*?)\]\).*?Size\(\[(.*?)\]\)", message)
     if sizes:
@@ -320,9 +324,9 @@ def check_options(settings: Any, place: str) -> None:
 
 
 def other_checkpoints(settings: Any) -> Iterator[str]:
-    """Yield the files named by options that may be checkpoints: zip archives and pickles.
+    """Yield option values that are paths of possible checkpoints: zip archives or pickles.
 
-    Options that are text by type (:func:`_names_of_texts`) are skipped.
+    Options that are declared as strings (:func:`_names_of_texts`) are skipped.
     """
     common = _names_of_texts()
     for name, value in _options(settings):
@@ -331,9 +335,13 @@ def other_checkpoints(settings: Any) -> Iterator[str]:
 
 
 def _options(settings: Any, name: str = "") -> Iterator[Tuple[str, Any]]:
-    """Yield the name and value of each option, also in groups and lists.
+    """Yield the name and value of each option, including those in groups.
 
-    Elements of a list have the name of the list.
+    Elements of a list are separate values with the name of the list.
+
+    Args:
+        settings: options, a group of them or a value.
+        name: name of ``settings``, if it is a value or a list.
     """
     if OmegaConf.is_config(settings):
         settings = OmegaConf.to_container(settings, resolve=False)
@@ -392,10 +400,10 @@ def _is_text(name: str, texts: Set[str]) -> bool:
 
 
 def _names_of_texts() -> Set[str]:
-    """Return the names of options that are strings by type, in fairseq and in this package.
+    """Return the names of ``str`` and ``Optional[str]`` options of fairseq and this package.
 
-    fairseq evaluates none of these.  Lists written as text, such as ``pipeline_balance``, are left
-    out, because fairseq evaluates them.
+    fairseq does not evaluate their values as Python.  Lists written as text, such as
+    ``pipeline_balance``, are left out, because fairseq evaluates them.
     """
     classes = [*tasks.TASK_DATACLASS_REGISTRY.values()]
     classes += [field.type for field in dataclasses.fields(FairseqConfig)]

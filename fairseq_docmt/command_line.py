@@ -94,10 +94,10 @@ OUTPUTS = ("out", "write_docids", "items", "convert", "tags", "list")
 
 
 def _check_files(name: str, parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Refuse empty file names, outputs that are also inputs, and two outputs with one name.
+    """Refuse empty values, outputs that are also inputs, and the same file for two outputs.
 
     Raises:
-        UserError: a file is refused; the message names the option.
+        UserError: a value is refused; the message names the option.
     """
     values = vars(args)
     given = {

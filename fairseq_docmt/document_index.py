@@ -11,8 +11,8 @@ BLANK_SIZE = 1
 class DocumentIndex:
     """Index of the sentences and documents of one side of a corpus.
 
-    Sentences are numbered from 0 without the blank lines.  The line id of a sentence is its line
-    number in the text, from 0 and blank lines included, which is its index in the binarised corpus.
+    Sentences are numbered from 0, not counting blank lines.  The line id of a sentence is its line
+    number from 0, counting blank lines, which is its index in the binarised corpus.
 
     Attributes:
         line_ids: (sentences,) line id of each sentence.
@@ -34,7 +34,7 @@ class DocumentIndex:
         """Build the index of a text from the lengths of its lines.
 
         Args:
-            sizes: tokens of each line, ``</s>`` included; a line of size 1 is blank.
+            sizes: number of tokens of each line, ``</s>`` included; a line of size 1 is blank.
             joints: lines at which a document begins even without a preceding blank line, such as
                 the first line of ``train1`` after ``train``.
         """
@@ -51,14 +51,17 @@ class DocumentIndex:
 
     @classmethod
     def from_lengths(cls, lengths: Sequence[int]) -> "DocumentIndex":
-        """Build an index from document lengths in sentences, with one blank line in between."""
+        """Build an index from document lengths in sentences.
+
+        Line ids are those of a text with one blank line between documents.
+        """
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         blanks_before = np.repeat(np.arange(len(lengths)), lengths)
         return cls(np.arange(starts[-1]) + blanks_before, starts)
 
     @property
     def spans(self) -> List[Tuple[int, int]]:
-        """For each document a pair: its first sentence, and the sentence after its last."""
+        """Sentence indices (first, end) of each document, end excluded."""
         starts = self.starts.tolist()
         return list(zip(starts, starts[1:]))
 
@@ -78,7 +81,7 @@ class DocumentIndex:
         return np.arange(self.num_sentences) - self.starts[self.document]
 
     def without(self, dropped: np.ndarray) -> "DocumentIndex":
-        """Return the index without some sentences and without documents that become empty.
+        """Return the index after removing sentences, and documents that become empty.
 
         Args:
             dropped: (sentences,) bool, True for the sentences to remove.

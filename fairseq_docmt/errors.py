@@ -36,8 +36,8 @@ def flag(name: str) -> str:
 def check_metadata(config: type, value_of: Callable[[str], Any]) -> None:
     """Check the values of options against the metadata of their dataclass fields.
 
-    ``at_least`` is the least value of a number, or of the numbers of a list.  ``needs`` names the
-    option without which an option has no effect.
+    The metadata entry ``at_least`` is the minimum of a number, or of each number in a list;
+    ``needs`` names the option without which an option has no effect.
 
     Args:
         config: dataclass.
@@ -79,7 +79,7 @@ OTHER_NAMES = {
 
 
 def _meant(name: str, known: Iterable[str]) -> Optional[str]:
-    """Return the option that a misspelt name most likely means, None if there is none."""
+    """Return the option that a misspelt name most likely means, or None if none is similar."""
     plain = {option.replace("_", ""): option for option in known}
     key = name.lower().replace("_", "").replace("-", "")
     other = OTHER_NAMES.get(key, key)
@@ -109,12 +109,13 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], place: str = "") 
 
 
 def _refused_checkpoint(place) -> Optional[str]:
-    """Return what is wrong with the checkpoint that fairseq was loading, if any; else None.
+    """Return what is wrong with the checkpoint that fairseq was loading when an error occurred.
 
-    fairseq-validate loads the checkpoint before a task could check it.
+    The result is None if nothing is wrong with it, or if no checkpoint was being loaded.  This is
+    for fairseq-validate, which loads the checkpoint before a task can check it.
 
     Args:
-        place: traceback of the error, in which the path of the checkpoint is found.
+        place: traceback of the error, whose frames contain the path of the checkpoint.
     """
     from fairseq_docmt.checkpoint_file import read_checkpoint  # which imports this module
 
@@ -192,6 +193,6 @@ def _one_sentence_hook(previous):
 
 
 def show_user_errors_plainly() -> None:
-    """Make uncaught errors for which :func:`reason_of` has a sentence print nothing else."""
+    """Print the sentence of :func:`reason_of`, if any, instead of an uncaught error's traceback."""
     if not getattr(sys.excepthook, "shows_user_errors", False):
         sys.excepthook = _one_sentence_hook(sys.excepthook)

@@ -49,7 +49,7 @@ class Option(NamedTuple):
 
 
 class Section(NamedTuple):
-    """The options of a task, architecture, criterion or optimizer, or an option group of fairseq.
+    """Options of a task, architecture, criterion or optimizer, or of a fairseq option group.
 
     Attributes:
         title: heading, such as ``--task sliding_window_translation``.
@@ -94,7 +94,7 @@ def main(args: Namespace) -> None:
 
 
 def all_sections() -> List[Section]:
-    """Return the options of all tasks, models, criteria and optimizers of this package."""
+    """Return the options of this package's tasks, models, criteria and optimizers, by section."""
     return list(_chosen(Namespace(task=None, arch=None)))
 
 

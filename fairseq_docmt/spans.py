@@ -29,13 +29,13 @@ def window_spans(
     sample_size: bool = False,
     random: Optional[np.random.RandomState] = None,
 ) -> np.ndarray:
-    """Return windows of up to ``window_size`` sentences, which advance by ``stride`` sentences.
+    """Return the spans of windows of up to ``window_size`` sentences, ``stride`` sentences apart.
 
-    With a stride of 1 there is a window for each sentence: it and the sentences before it.  In
-    general a window has ``stride`` new sentences after up to ``window_size - stride`` earlier ones.
-    The last window of a document has the new sentences that are left, so every sentence is new in
-    exactly one window.  A window that exceeds a limit loses its oldest sentences; if the new
-    sentences alone exceed it, they are cut into parts of similar length.
+    With a stride of 1, each sentence is the last one of a window.  In general, a window has
+    ``stride`` new sentences after up to ``window_size - stride`` earlier ones.  The last window of
+    a document has the new sentences that are left, so every sentence is new in exactly one window.
+    A window that exceeds a limit loses its oldest sentences; if the new sentences alone exceed it,
+    they are cut into parts of similar length.
 
     Args:
         index: sentences and documents.
@@ -165,7 +165,13 @@ def spans_of_sampled_lengths(
     *,
     random: np.random.RandomState,
 ) -> np.ndarray:
-    """Return each document cut into a number of parts that is drawn from ``numbers``."""
+    """Return the parts of each document, cut into a number of parts drawn from ``numbers``.
+
+    Args:
+        index, length, limits: see :func:`part_spans`.
+        numbers: values from which ``parts`` of :func:`part_spans` is drawn for each document.
+        random: random number generator.
+    """
     return part_spans(index, length, limits, random.choice(numbers, size=index.num_documents))
 
 

@@ -16,10 +16,10 @@ def first_reserved(words: Iterable[str]) -> Optional[str]:
 
 
 def complaint(place: str, word: str) -> str:
-    """Return the error message for a text that has a special symbol of the models as a word.
+    """Return the error message for a text that contains a special symbol as a word.
 
     Args:
-        place: where the word is, such as ``line 3``; begins the message.
+        place: where the word is, such as ``line 3``; the message begins with it.
         word: the special symbol.
     """
     return f"{place} has the word {word}, which is reserved for a symbol of the model"

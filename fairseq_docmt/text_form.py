@@ -40,7 +40,7 @@ class TextForm(NamedTuple):
     sentencepiece: Optional[str] = None
 
     def record(self) -> Dict[str, Optional[str]]:
-        """Return what a checkpoint stores: tokenizer name and checksums of the models."""
+        """Return what checkpoints store: tokenizer, checksums of truecasing and subword models."""
         models = {"truecaser": self.truecaser, "bpe_codes": self.bpe_codes}
         if self.sentencepiece:  # records of older checkpoints have no such key
             models["sentencepiece"] = self.sentencepiece

@@ -1,4 +1,4 @@
-"""Shared parts of the analyses: options, documents of a binarised split, output files."""
+"""Helpers that the analyses share: options, documents of a binarised split, and output files."""
 
 import argparse
 import contextlib
@@ -33,7 +33,7 @@ class Document(NamedTuple):
     Attributes:
         sample: batch of one row per sentence, or of a single row of joined sentences.
         of_source: (rows, S) sentence number of each source token, -1 for padding.
-        of_target: (rows, T) sentence number of each target token, -1 at positions without loss.
+        of_target: (rows, T) sentence number of each target token, -1 where the loss ignores it.
         of_input: (rows, T) sentence number of each decoder input, -1 for padding; the first input,
             ``</s>``, belongs to the sentence that it begins.
     """
@@ -85,8 +85,12 @@ def check_folder(out: Path) -> None:
 def load(path: str, data: str):
     """Load a checkpoint; return its model, in evaluation mode, and its task.
 
+    Args:
+        path: checkpoint.
+        data: folder of the binarised data, in place of the one used in training.
+
     Raises:
-        UserError: the file does not exist, is damaged or is not of a translation model.
+        UserError: the file does not exist, is damaged or holds no translation model.
     """
     read_translation_model(path)
     models, _, task = checkpoint_utils.load_model_ensemble_and_task(
@@ -105,7 +109,7 @@ def documents_of(task, split: str, most: int = 0) -> Iterator[Document]:
         most: maximum number of documents; 0 for all.
 
     Raises:
-        UserError: the checkpoint is not of a document task.
+        UserError: the checkpoint was not trained with a document task.
     """
     task.load_dataset(split)
     view = task.dataset(split)

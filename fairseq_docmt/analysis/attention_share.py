@@ -74,7 +74,7 @@ def _number_of_layers(model) -> int:
 
 @torch.no_grad()
 def attention_share(model, samples: Iterable[dict], symbols: Symbols) -> List[float]:
-    """Compute for each decoder layer the percentage of attention on the corresponding sentence.
+    """Return each decoder layer's share of attention on a target token's own source sentence, in %.
 
     Args:
         model: encoder-decoder whose decoder returns the cross-attention of a chosen layer, as the

@@ -90,8 +90,8 @@ def mean_by_recency(model, documents) -> List[float]:
 def matrix_of(model, task, document: Document, sentence: int) -> dict:
     """Return the matching matrix of a sentence as ``words``, ``slots`` and ``probabilities``.
 
-    The slots go from old to new.  The probabilities (words, slots) say how well each slot matches
-    at each word.
+    ``words`` are the target words, and ``slots`` the words in the cache, oldest first.
+    ``probabilities`` has a row for each target word and a column for each slot.
     """
     cache, weights = matching_of(model, document)
     order = cache.ages[sentence].argsort()

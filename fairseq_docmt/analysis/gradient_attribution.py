@@ -122,7 +122,7 @@ def _embeddings(model):
 
 
 def in_ranges(scores: Dict[int, float], size: int = 10) -> Dict[str, float]:
-    """Average scores over ranges of distances (1-10, 11-20, ...), without distance 0."""
+    """Return the mean score of each range of distances (1-10, 11-20, ...), excluding 0."""
     ranges: Dict[str, list] = defaultdict(list)
     for distance, score in scores.items():
         if distance > 0:

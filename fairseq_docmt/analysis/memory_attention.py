@@ -74,7 +74,7 @@ def memories_of(model) -> Dict[str, SentenceMemory]:
 
 @torch.no_grad()
 def attention_maps(model, document: Document) -> Dict[str, MemoryMaps]:
-    """Compute the attention maps of each memory, by name, for the sentences of a document."""
+    """Compute attention maps for the sentences of a document; return memory name -> maps."""
     memories = memories_of(model)
     calls: Dict[nn.Module, list] = {}
     with contextlib.ExitStack() as hooks:
@@ -144,10 +144,10 @@ def _divergence(p: Tensor, q: Tensor) -> Tensor:
 
 
 def mean_gain(model, documents) -> Dict[str, float]:
-    """Average the information gain over memories and documents.
+    """Average each value of :func:`information_gain` over memories and documents.
 
     Raises:
-        UserError: no document has two sentences.
+        UserError: no document has more than one sentence.
     """
     gains: Dict[str, List[float]] = {"update": [], "output": []}
     for document in documents:
@@ -162,9 +162,11 @@ def mean_gain(model, documents) -> Dict[str, float]:
 
 
 def _of_sentence(maps: MemoryMaps, sentence: int) -> Tuple[Tensor, Tensor]:
-    """Return how a memory reads a sentence, (m, T), and how the next sentence reads it, (T', m).
+    """Return the attention of a memory to a sentence, and of the next sentence to the memory.
 
-    The weights are averaged over heads; T and T' count tokens without padding.
+    Returns:
+        (m, T) and (T', m) attention weights, averaged over heads, for m memory vectors and the T
+        and T' tokens of the two sentences, without padding.
     """
     update = maps.update[sentence][:, :, maps.present[sentence]]
     return update.mean(0), maps.output[sentence + 1][:, maps.present[sentence + 1]].mean(0)
@@ -187,7 +189,7 @@ def _plot_maps(maps: Dict[str, MemoryMaps], words: Dict[str, List[List[str]]], s
 
 
 def _words(task, document: Document, sentence: int) -> Dict[str, List[List[str]]]:
-    """Return the tokens of a sentence and of the next sentence, for ``encoder`` and ``decoder``."""
+    """Return side (``encoder`` or ``decoder``) -> the tokens of a sentence and of the next one."""
     net_input = document.sample["net_input"]
     sides = {
         "encoder": (task.source_dictionary, net_input["src_tokens"]),

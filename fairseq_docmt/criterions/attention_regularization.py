@@ -214,7 +214,7 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
     def divergences(
         self, attention: MultiheadAttention, inputs: AttentionInputs, links: Tensor
     ) -> Tuple[Tensor, Tensor]:
-        """Compute the divergence of an attention module for each ambiguous word of a batch.
+        """Compute the divergence of attention from the supporting words of each ambiguous word.
 
         Args:
             attention: attention module.
@@ -223,7 +223,8 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
                 supporting word of each pair of an ambiguous and a supporting word.
 
         Returns:
-            See :func:`divergence`.
+            (words,) divergence, and (words,) total weight of the supporting words, for each
+            ambiguous word of the batch; see :func:`divergence`.
 
         Raises:
             UserError: the inputs have no gradients, because ``--checkpoint-activations`` recomputes
@@ -276,7 +277,10 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs) -> None:
-        """Aggregate logging outputs of all processes; log attention loss and mass per word."""
+        """Aggregate the logging outputs of all processes.
+
+        The attention loss and the attention mass are logged as means over ambiguous words.
+        """
         super().reduce_metrics(logging_outputs)
         loss, mass, words = (
             utils.item(sum(log.get(name, 0) for log in logging_outputs)) for name in LOGGED

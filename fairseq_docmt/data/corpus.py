@@ -85,13 +85,14 @@ class DocumentCorpus:
         return rest
 
     def check_symbols(self, added: Iterable[str]) -> None:
-        """Check that no line contains a special symbol of the model as a word.
+        """Check that each line consists of words of the dictionary and the final end symbol.
 
         Args:
             added: symbols that were added to the dictionaries, after their words.
 
         Raises:
-            UserError: a line has a symbol as a word, or a word that is not in the dictionary.
+            UserError: a line has a special symbol as a word, has a word that is not in the
+                dictionary, or has no end symbol.
         """
         pairs = self.pairs
         for side, dictionary in ((pairs.src, pairs.src_dict), (pairs.tgt, pairs.tgt_dict)):
@@ -154,10 +155,10 @@ def cut(sentence: Tensor, longest: int) -> Tensor:
 
 
 def _cut_sources(pairs: LanguagePairDataset, longest: int) -> None:
-    """Cut the sources of ``pairs`` in place, as fairseq does with ``--truncate-source``.
+    """Truncate the sources of ``pairs`` in place to ``longest`` tokens, end symbol included.
 
-    If fairseq has already cut them, its wrapper is removed: it counts one token too many in each
-    line, so that blank lines look like sentences.
+    If fairseq has already truncated them (``--truncate-source``), its wrapper is removed: it counts
+    one token too many in each line, so that blank lines look like sentences.
     """
     if isinstance(pairs.src, ConcatDataset):
         pairs.src.datasets = [CutSources(_stored(part), longest) for part in pairs.src.datasets]
@@ -174,7 +175,7 @@ def _stored(dataset):
 
 
 def _stored_parts(side) -> list:
-    """Return the uncut datasets of a side, one for each file; [] if ``side`` is None."""
+    """Return the untruncated dataset of each file of a side; [] if ``side`` is None."""
     if side is None:
         return []
     parts = side.datasets if isinstance(side, ConcatDataset) else [side]

@@ -25,14 +25,14 @@ class DecodingUnit:
     """Consecutive source sentences; the last ones are translated, the others are context.
 
     Attributes:
-        line_ids: line of each sentence to translate; each is a row of the batch.
-        source: sentences of the span, 1-D tensors that end in ``</s>``; empty for a line with
-            nothing to translate.
-        following: source sentences after the span, read as further context.
+        line_ids: line ids of the sentences to translate, each of which is a row of the batch.
+        source: context and sentences to translate, as 1-D tensors that end in ``</s>``; empty
+            for a line with nothing to translate.
+        following: sentences after those in ``source``, read as further context.
         target: references of the sentences, or None.
         document: number of the document; -1 for a blank line.
         position: position in the document of the first sentence to translate.
-        at_start: whether the span begins with the first sentence of the document.
+        at_start: whether ``source`` begins with the first sentence of the document.
         drafts: earlier translations of the sentences, or None.
         target_context: translations of the sentences before those to translate, without ``</s>``;
             None if the search keeps them itself.
@@ -79,7 +79,11 @@ class DecodingUnit:
         )
 
     def row_alone(self, row: int) -> "DecodingUnit":
-        """Return sentence number ``row`` of those to translate as a unit without context."""
+        """Return a unit that translates a single sentence without source context.
+
+        Args:
+            row: number of this sentence among the sentences to translate.
+        """
         at = self.num_context + row
         return replace(
             self._with_row(row),
@@ -101,7 +105,7 @@ class DecodingUnit:
         )
 
     def starting_at(self, row: int) -> "DecodingUnit":
-        """Return the sentences to translate from number ``row`` on as a unit without context."""
+        """Return the unit without its context and its first ``row`` sentences to translate."""
         at = self.num_context + row
         return replace(
             self,
@@ -194,7 +198,7 @@ class Lines(NamedTuple):
     name: str = "input"
 
     def collate(self, units: List[DecodingUnit]) -> dict:
-        """Return a batch whose rows are the sentences that the units translate, in their order."""
+        """Return a batch whose rows are the sentences to translate, in the order of the units."""
         line_ids = [line_id for unit in units for line_id in unit.line_ids]
         rows = [{"id": line_id, "source": self.src[line_id]} for line_id in line_ids]
         if self.tgt is not None:
@@ -215,13 +219,13 @@ class Cut(NamedTuple):
     """Division of the documents of a corpus or input into decoding units.
 
     Attributes:
-        index: index of sentences and documents.
+        index: sentences and documents that are divided.
         spans: (units, 2) first sentence of each unit, and the sentence after its last.
         source_ends: (units,) the sentence after the last source sentence of each unit, if sources
             extend beyond the spans; None if they do not.
         window: number of sentences of a window, of which only the last is translated; None to
             translate all sentences of each span.
-        most: maximum number of source tokens of a unit; None without a limit.
+        most: maximum number of source tokens of a unit; None for no limit.
     """
 
     index: DocumentIndex
@@ -273,7 +277,11 @@ class DecodingUnits(FairseqDataset):
         return int(self.sizes[index])
 
     def num_rows(self, number: int) -> int:
-        """Return the number of sentences to translate in an item."""
+        """Return the number of sentences to translate in a unit; 1 for an empty line.
+
+        Args:
+            number: index of the item; the items are the units, then the empty lines.
+        """
         if number >= len(self.spans) or self.cut.window:
             return 1
         return int(self.spans[number, 1] - self.spans[number, 0])
@@ -316,7 +324,7 @@ class DecodingUnits(FairseqDataset):
         return DecodingUnit([line_id], source=[], document=document)
 
     def _typed_context(self, number: int) -> Sequence:
-        """Return sentences of earlier interactive input that fit into the window of a unit."""
+        """Return the last sentences of earlier input that fit the window of unit ``number``."""
         missing = (self.cut.window or 0) - int(self.spans[number, 1] - self.spans[number, 0])
         context = self.opened.sentences[-missing:] if missing > 0 else []
         if self.cut.most is not None:
@@ -326,7 +334,7 @@ class DecodingUnits(FairseqDataset):
         return context
 
     def collater(self, units: List[DecodingUnit]) -> dict:
-        """Return a batch whose rows are the sentences that the units translate, in their order."""
+        """Return a batch whose rows are the sentences to translate, in the order of the units."""
         return self.lines.collate(units) if units else {}
 
     def batches(
@@ -373,7 +381,7 @@ class DecodingUnits(FairseqDataset):
 
 
 def _fill(order, sizes, max_tokens, max_items) -> Iterator[List[int]]:
-    """Yield batches of items, in the given order, within the limits of padded tokens and items."""
+    """Yield batches of item indices in ``order``, within the limits on padded tokens and items."""
     batch, longest = [], 0
     for item in order:
         longest = max(longest, sizes[item])

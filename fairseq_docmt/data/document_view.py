@@ -57,7 +57,7 @@ class JoinedSentences(torch.utils.data.Dataset):
         return self.format.join(parts, self.at_start[item])
 
     def positions(self, item: int) -> Dict[int, range]:
-        """Return line id -> token positions for each sentence of an item, with its end symbol."""
+        """Return line id -> token positions, end symbol included, of each sentence in an item."""
         first, end = self.spans[item].tolist()
         places = self.format.places(self._sizes[first:end].tolist(), self.at_start[item])
         return {line: range(*of) for line, of in zip(self.line_ids[first:end].tolist(), places)}
@@ -128,14 +128,14 @@ class DocumentView(LanguagePairDataset):
         self._read(self._drawn() if self._draw else spans)
 
     def _drawn(self) -> np.ndarray:
-        """Return spans of examples, drawn with the seed of the current epoch."""
+        """Return the spans of the examples, drawn with the seed of the current epoch."""
         return self._draw(random=np.random.RandomState(self._epoch_seed()))
 
     def _epoch_seed(self) -> list:
         return [self.seed % 2**32, self.epoch]
 
     def _read(self, spans: np.ndarray) -> None:
-        """Make the given spans the examples of the dataset."""
+        """Build the examples of the dataset from (examples, 2) spans of sentences."""
         corpus, pairs = self.corpus, self.corpus.pairs
         of_source = self._source_spans_of
         self.source_spans = of_source(spans) if of_source else spans
@@ -203,7 +203,7 @@ class DocumentView(LanguagePairDataset):
         return example
 
     def collater(self, samples, pad_to_length=None) -> dict:
-        """Collate examples as fairseq does, and add ``supporting_words`` with their batch rows."""
+        """Collate examples as fairseq does; add their ``supporting_words`` to the batch, if any."""
         if self.supporting_words is None or not samples:
             return super().collater(samples, pad_to_length=pad_to_length)
         stock = partial(super().collater, pad_to_length=pad_to_length)
@@ -317,7 +317,10 @@ class DocumentView(LanguagePairDataset):
 
 
 def even_batches(batches: list, multiple: int) -> list:
-    """Halve the largest batches until their number is a multiple of ``multiple``, if possible."""
+    """Halve the largest batches until the number of batches is a multiple of ``multiple``.
+
+    Stop earlier if all batches have a single item.
+    """
     while len(batches) % multiple != 0:
         largest = max(range(len(batches)), key=lambda i: len(batches[i]))
         batch = batches[largest]

@@ -77,7 +77,7 @@ class ResumableIterator(EpochBatchIterator):
 
     @property
     def next_epoch_idx(self):
-        """Number of the next epoch; NaN, which is below no limit, if no epoch is left to train."""
+        """Number of the next epoch; NaN, which ends fairseq's training loop, if none is left."""
         return math.nan if self.ended else super().next_epoch_idx
 
     def state_dict(self):

@@ -28,10 +28,10 @@ class RowsView(DocumentView):
         corpus: corpus of the split.
         spans: (items, 2) first sentence of each document or part and the sentence after its last,
             or a function that draws these spans for an epoch from a random generator.
-        drafts: earlier translations, line by line like the corpus; or None.
-        formats: formats of both sides; by default without tags and ``<bod>``.
+        drafts: earlier translation of each line of the corpus; or None.
+        formats: formats of source and target; by default without language tags and ``<bod>``.
         seed: seed of the random choices in each epoch.
-        too_long: lines of sentences that were left out of the corpus because they are too long.
+        too_long: numbers of the lines that were left out because their sentences are too long.
     """
 
     def __init__(

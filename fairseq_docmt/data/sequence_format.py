@@ -184,7 +184,15 @@ class SequenceFormat(NamedTuple):
         return list(zip([start, *ends], ends))
 
     def places(self, sizes: Sequence[int], at_start: bool) -> List[Tuple[int, int]]:
-        """Return the positions of sentences as :meth:`find` does, given their numbers of tokens."""
+        """Compute the positions of sentences in their sequence from their numbers of tokens.
+
+        Args:
+            sizes: number of tokens of each sentence, with its end symbol.
+            at_start: whether the sequence begins with the first sentence of a document.
+
+        Returns:
+            See :meth:`find`.
+        """
         found, place = [], len(self.start(at_start))
         for size in sizes:
             found.append((place, place + size))
@@ -232,7 +240,7 @@ class Formats(NamedTuple):
         tags: LanguageTags = NO_TAGS,
         mark_document_start: bool = False,
     ) -> "Formats":
-        """Create both formats from dictionaries and language tags, with or without ``<bod>``."""
+        """Create the formats of source and target, with ``<bod>`` if ``mark_document_start``."""
         start, end, target_start, first = tags
         return cls(
             SequenceFormat(src_dict, start, end, marks_start=mark_document_start),

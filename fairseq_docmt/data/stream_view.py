@@ -51,7 +51,7 @@ def fill_lanes(index: DocumentIndex, lanes: int, seed: Optional[int] = None) -> 
     filled up at the end.  Then the documents of each lane are shuffled.
 
     Args:
-        index: index of sentences and documents.
+        index: sentences and documents of the corpus.
         lanes: number of lanes.
         seed: seed of the shuffling and of the choice among documents of equal length; None keeps
             the order of the corpus.
@@ -222,7 +222,7 @@ class StreamView(DocumentView):
     Args:
         corpus: corpus of the split.
         fits: (sentences,) bool, False for sentences that are too long, which are left out.
-        formats: formats of both sides; by default without tags and ``<bod>``.
+        formats: formats of source and target; by default without language tags and ``<bod>``.
 
     Attributes:
         index: index of sentences and documents, without sentences that are too long.
@@ -250,11 +250,14 @@ class StreamView(DocumentView):
         return {**example, "place": place}
 
     def line_ids_of(self, place: Place) -> list:
-        """Return the line id of the sentence at a place, as a list; an empty list for a filler."""
+        """Return a list with the line id of the sentence in a batch row; empty if it is padding."""
         return [] if place.sentence == FILLER else [int(self.ids[place.sentence])]
 
     def collater(self, samples, pad_to_length=None) -> dict:
-        """Return a batch as in :mod:`fairseq_docmt.data.batch`, with rows in the given order."""
+        """Return a batch as in :mod:`fairseq_docmt.data.batch`, with rows in the order of samples.
+
+        Samples without a :class:`Place` are collated as by :class:`DocumentView`.
+        """
         if not samples or "place" not in samples[0]:
             return super().collater(samples, pad_to_length)
         stock = partial(super().collater, pad_to_length=pad_to_length)
@@ -281,7 +284,8 @@ class StreamView(DocumentView):
             chunk: number of consecutive sentences of each lane in a batch.
             shards: number of processes.
             seed: seed of the epoch; None reads documents in the order of the corpus.
-            sample_chunk_sentences: draw the number of sentences of each batch from 1 to ``chunk``.
+            sample_chunk_sentences: whether to draw the number of sentences per lane for each batch,
+                from 1 to ``chunk``.
         """
         lanes = min(lanes, -(-self.index.num_documents // shards))
         documents = fill_lanes(self.index, lanes * shards, seed)

@@ -56,7 +56,7 @@ class SupportingWords:
     """Supporting words of a corpus.
 
     Args:
-        of_line: line of the corpus -> its ambiguous words.
+        of_line: line of the corpus -> its ambiguous words with their supporting words.
     """
 
     def __init__(self, of_line: Dict[int, List[Ambiguity]]):
@@ -64,7 +64,7 @@ class SupportingWords:
 
     @classmethod
     def read(cls, corpus: DocumentCorpus) -> "SupportingWords":
-        """Read the supporting words of a corpus; a part without a file has none.
+        """Read the supporting words of a corpus; parts such as ``train1`` may have no file.
 
         Raises:
             UserError: a file does not fit the corpus.
@@ -91,10 +91,10 @@ class SupportingWords:
             lines: lines whose ambiguous words are wanted.
 
         Returns:
-            Attention (``encoder``, ``cross`` or ``decoder``) -> (n, 2) positions of queries and
-            keys: of ambiguous words and of their supporting words.  In the decoder, the query is
-            the position that predicts the ambiguous word, one before the word is read.  Supporting
-            words are left out if they are outside the example or, in the decoder, not yet read.
+            Attention (``encoder``, ``cross`` or ``decoder``) -> (n, 2) pairs of a query position,
+            of an ambiguous word, and a key position, of a supporting word.  In the decoder, the
+            query is the position that predicts the ambiguous word.  Supporting words are left out
+            if they are outside the example or, in the decoder, not yet read.
         """
         positions = {"source": source, "target": target}
         found: Dict[str, Set[Tuple[int, int]]] = {attention: set() for attention in ATTENTION}
@@ -132,14 +132,14 @@ def _links(
 
 
 def collate(rows: Sequence[Dict[str, Tensor]], shifts: Sequence[int]) -> Dict[str, Tensor]:
-    """Merge the query and key positions of single examples into those of a batch.
+    """Convert query and key positions in single examples to positions in their batch.
 
     Args:
         rows: result of :meth:`SupportingWords.links` for each row of the batch.
         shifts: number of padding tokens before the source of each row.
 
     Returns:
-        Attention -> (n, 3) batch row, query position and key position of each pair of words.
+        Name of the attention -> (n, 3) batch row, query position and key position of n word pairs.
     """
     found: Dict[str, List[Tensor]] = {attention: [] for attention in ATTENTION}
     for number, (row, shift) in enumerate(zip(rows, shifts)):
@@ -159,7 +159,12 @@ class _Check:
         self.document[index.line_ids] = index.document
 
     def word(self, side: str, line: int, token: int, of_line: int) -> Word:
-        """Return (line, token) after checking that this word exists in the document of ``of_line``.
+        """Return the word (line, token) if it exists in the document of ``of_line``.
+
+        Args:
+            side: ``source`` or ``target``.
+            line, token: line of the corpus, and number of a token in it.
+            of_line: line of the ambiguous words.
 
         Raises:
             ValueError: the corpus does not have the word, or it is in another document.

@@ -144,7 +144,7 @@ def _tokens(dataset, first: int, last: int, start: int, end: int) -> np.ndarray:
 
     Args:
         dataset: lines of a binarised file.
-        first, last: range of lines, from ``first`` to before ``last``.
+        first, last: lines from ``first`` up to but not including ``last``.
         start, end: the same range in tokens, counted from the beginning of the file.
     """
     index, buffer = getattr(dataset, "_index", None), getattr(dataset, "_bin_buffer", None)
@@ -184,7 +184,7 @@ AGAIN = "copy the data folder again, or binarise the split again"
 
 
 def check_split(folder: str, split: str, languages: Sequence[str], combined: bool = False) -> None:
-    """Check that the files of a split are complete; the target side or all files may be missing.
+    """Check that the files of a split, if any, are complete; the target side may be missing.
 
     Args:
         folder: data folder.
@@ -193,8 +193,8 @@ def check_split(folder: str, split: str, languages: Sequence[str], combined: boo
         combined: whether ``train1``, ``train2``, ... are checked too.
 
     Raises:
-        UserError: the source side or one of the two files of a side is missing, a part lacks the
-            target side that the first part has, a file is empty, or an index is truncated.
+        UserError: the source side or one of the two files of a side is missing, ``train1`` lacks
+            the target side that ``train`` has, a file is empty, or an index is truncated.
     """
     source, target = languages
     sides = []  # of the first part

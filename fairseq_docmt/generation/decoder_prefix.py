@@ -111,7 +111,10 @@ def _read_step_by_step(decoder, encoder_out, tokens, new_tokens, state):
 
 
 def _attention(extra) -> Optional[Tensor]:
-    """Return the (bsz, target tokens, source tokens) attention in an output; None if absent."""
+    """Return the attention weights among a decoder's extra outputs, or None.
+
+    Their shape is (bsz, target tokens, source tokens).
+    """
     attention = extra.get("attn") if isinstance(extra, dict) else extra
     if isinstance(attention, (list, tuple)):
         attention = attention[0] if attention else None
@@ -193,7 +196,7 @@ def take_rows(decoder, prefix: DecoderPrefix, order: Tensor) -> DecoderPrefix:
 
 
 class GrowingDocuments:
-    """Encoder and decoder states of one model, reused while documents grow by sentences.
+    """Encoder and decoder states of one model, reused while documents grow sentence by sentence.
 
     With windowed attention, encoder outputs far enough from the end of the source do not change
     when sentences are appended.  They are kept, as is the decoder state after the target tokens

@@ -50,7 +50,8 @@ class DocumentBleuScorer(BaseScorer):
         coming: document and line of each text that will be scored next.
 
     Raises:
-        UserError: sacreBLEU has no such tokenizer, or a package for the tokenizer is missing.
+        UserError: sacreBLEU does not have the requested tokenizer, or a package that the tokenizer
+            needs is missing.
     """
 
     def __init__(self, cfg):

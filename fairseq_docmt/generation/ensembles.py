@@ -165,7 +165,7 @@ class ShallowFusion(nn.Module):
 
 
 class FusedEnsemble(EnsembleModel):
-    """Stock ensemble that also reorders the state of a language model, if there is one.
+    """fairseq's ensemble, extended to reorder the state of a language model for shallow fusion.
 
     Args:
         models: models of the ensemble.
@@ -188,7 +188,7 @@ TOKENS_AT_ONCE = 1024
 
 
 class PrefixEnsemble(FusedEnsemble):
-    """Stock ensemble whose decoders have read target context that the generator does not see.
+    """fairseq's ensemble, whose decoders have read target context that the generator does not see.
 
     For the generator the output begins with the current sentence, so that lengths, penalties,
     n-gram blocking and scores do not include the target context.
@@ -288,9 +288,9 @@ class PrefixEnsemble(FusedEnsemble):
             self.prefix_scores = scores if known is None else known + scores
 
     def _scores(self, new_tokens: Tensor, before: List[Optional[DecoderPrefix]]) -> Tensor:
-        """Return the (bsz,) log-probability of each row's new tokens, an initial ``</s>`` excepted.
+        """Return the (bsz,) log-probability of each row's new tokens, except an initial ``</s>``.
 
-        ``before`` has each model's prefix before these tokens, or None at the beginning.
+        ``before`` has each model's prefix before the new tokens; all are None at the beginning.
         """
         if before[0] is None:
             new_tokens = new_tokens[:, 1:]
@@ -336,7 +336,7 @@ class PrefixEnsemble(FusedEnsemble):
 
     @contextlib.contextmanager
     def writing(self, inside: Sequence[bool]):
-        """Set up the search for each row's next sentence; run it inside the ``with`` block.
+        """Prepare the ensemble to search for each row's next sentence within a ``with`` block.
 
         Args:
             inside: whether more sentences follow in each row, so that this one ends with ``<sep>``.

@@ -70,7 +70,7 @@ def nbest_of_sentences(
 
 
 def sentence_score(positional_scores: Tensor, generator) -> Tensor:
-    """Return the score of a sentence, end symbol included, normalised as in the stock generator."""
+    """Return the score of a sentence, end symbol included, normalised as in fairseq's generator."""
     total = positional_scores.sum()
     if not getattr(generator, "normalize_scores", True):
         return total
@@ -115,7 +115,7 @@ def split_hypothesis(
 
 
 def cut_alignment(alignment, source_start: int, source_end: int, start: int, end: int):
-    """Return the part of an alignment within one sentence pair, relative to its start.
+    """Return the part of an alignment within one sentence pair, relative to the sentence starts.
 
     A hard alignment loses its links to other sentences, language tags and end symbols.  A soft
     alignment keeps the weights between all tokens of the pair, end symbols included as in fairseq.
@@ -237,11 +237,11 @@ class UnknownWords:
 def attended(weights: Sequence[Sequence[str]], place: int, words: int) -> int:
     """Return the index of the source word to which a target token attends most.
 
-    A surplus sentence has no source of its own and thus no weights; its word i is then taken to be
-    the translation of source word i.
+    If the translation has more sentences than the source, those at its end have no weights.  Token
+    i of such a sentence is taken to be the translation of source word i, or of the last word.
 
     Args:
-        weights: for each target token the weights of source tokens, the end symbol included.
+        weights: for each target token, weights of the source tokens and the end symbol, as strings.
         place: index of the target token.
         words: number of words of the source.
     """

@@ -31,7 +31,7 @@ class MemnetEnsemble(EnsembleModel):
     """
 
     def forward_encoder(self, net_input):
-        """Return the encoder outputs, with ``readings`` if there are any."""
+        """Return the encoder outputs, with the vectors read from the memories if there are any."""
         rest = {key: value for key, value in net_input.items() if key != "readings"}
         encoder_outs = [model.encoder.forward_torchscript(rest) for model in self.models]
         if "readings" not in net_input:
@@ -116,13 +116,13 @@ class _Memories:
             self.cells[i][rows] = new
 
     def recall(self, own: bool = True) -> List[Tensor]:
-        """Read from the memories for every sentence.
+        """Read the memories for every sentence.
 
         Args:
-            own: True if a sentence also reads its own translation.
+            own: whether a sentence's own translation is part of its query to the target memory.
 
         Returns:
-            For each model the vectors (sentences, width) that the sentences read.
+            (sentences, width) vectors read, one tensor for each model.
         """
         return [
             model.decoder.recall(encoded, self.documents, cells, own)
@@ -147,7 +147,7 @@ class IterativeSearch(JointSearch):
         """Translate from scratch or take drafts, then retranslate in ``--decode-passes`` passes.
 
         In each pass every sentence is translated given the current translations of the others;
-        passes end early when nothing changes.  With 0 passes no memory is read.
+        passes end early when nothing changes.  With 0 passes the document memories are not used.
         """
         sentences = _sentences(units)
         memories = self._memories(models, sentences) if self.task.cfg.decode_passes else None

@@ -31,7 +31,7 @@ class JointSearch(DocumentSearch):
         self._joint_outputs = self._wrong_counts = 0
 
     def begin(self, units: int) -> None:
-        """Start a run over ``units`` decoding units, and reset the counts of outputs."""
+        """Start a run over ``units`` decoding units, and reset the counts of joint outputs."""
         super().begin(units)
         self._joint_outputs = self._wrong_counts = 0
 
@@ -93,8 +93,8 @@ class JointSearch(DocumentSearch):
             found: hypotheses of each unit, best first.
 
         Returns:
-            For each unit its hypotheses that have the right number of sentences, together with
-            those of the second decoding if there was one; best first.
+            For each unit, the hypotheses with the right number of sentences from both decodings,
+            best first.
         """
         counts = [len(unit.source) for unit in units]
         right = [[o for o in f if len(o.sentences) == c] for f, c in zip(found, counts)]

@@ -127,7 +127,10 @@ def _warn_without_context(task) -> None:
 
 
 def _warn_without_translations(task, models) -> None:
-    """Warn about options of iterative decoding if target memory or decoding passes are missing."""
+    """Warn about options of iterative decoding that have no effect.
+
+    They need a model with a target memory, and at least one decoding pass.
+    """
     if not task.search.reads_memories:
         return
     cfg, named = task.cfg, []
@@ -207,7 +210,7 @@ def _refuse_without_weights(models, option: str = "--print-alignment") -> None:
 
 
 def _refuse_alignment(task, models, kind: str, alone: bool) -> None:
-    """Refuse ``--print-alignment`` where the model or the decoding lacks the weights it needs.
+    """Refuse ``--print-alignment`` if the models or the decoding cannot provide the alignment.
 
     Args:
         task: document task.
@@ -337,7 +340,7 @@ def _refuse_impossible(args: Namespace, vocabulary: int, alone: bool) -> None:
         alone: whether each output is a single sentence.
 
     Raises:
-        UserError: there are such values; the message names the options.
+        UserError: a value or combination is impossible; the message names the options.
     """
     for name in _given(args):
         value, needed = getattr(args, name), NEEDED.get(name)

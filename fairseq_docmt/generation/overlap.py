@@ -94,7 +94,12 @@ def _size(unit: DecodingUnit) -> int:
 
 
 def _surest(hypotheses: List[Hypothesis], generator) -> List[Hypothesis]:
-    """Merge equal hypotheses of a sentence; return each with its mean score, best first."""
+    """Merge hypotheses with the same tokens; return each with its mean score, best first.
+
+    Args:
+        hypotheses: hypotheses of one sentence from several windows.
+        generator: fairseq generator, which defines how scores are normalised by length.
+    """
     agreeing: Dict[tuple, List[Hypothesis]] = {}
     for hypothesis in hypotheses:
         agreeing.setdefault(tuple(hypothesis["tokens"].tolist()), []).append(hypothesis)

@@ -199,7 +199,7 @@ class DocumentSearch:
         return None
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Return for each decoding unit the hypotheses of its sentences, best first."""
+        """Return, for each decoding unit, the n-best list of each sentence to translate."""
         raise NotImplementedError
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
@@ -219,7 +219,7 @@ class DocumentSearch:
         Args:
             generator: generator of this package, or a scorer of references.
             models: models of the ensemble.
-            units: units of the sample.
+            units: decoding units that make up the sample.
             prefixes, constraints: (rows, n) forced tokens from the stock commands, or None.
 
         Returns:
@@ -297,10 +297,14 @@ class DocumentSearch:
         return EncoderInput(order, {"src_tokens": padded.to(device), "src_lengths": lengths})
 
     def context_tokens(self, unit: DecodingUnit, row: int, hypotheses: List[Hypothesis]) -> Tensor:
-        """Return the tokens of a sentence that later ones read as target context, without ``</s>``.
+        """Return the target context that a sentence provides to later ones, without ``</s>``.
 
-        They are the best hypothesis, or the reference with ``--gold-context``.  ``row`` is the
-        number of the sentence, from 0, among those of the unit to translate.
+        This is the best hypothesis or, with ``--gold-context``, the reference.
+
+        Args:
+            unit: unit with the sentence.
+            row: index of the sentence among the sentences that the unit translates.
+            hypotheses: hypotheses of the sentence.
 
         Raises:
             UserError: ``--gold-context`` without references.
@@ -409,5 +413,5 @@ def _with_forced_tokens(units, prefixes, constraints) -> List[DecodingUnit]:
 
 
 def stacked(given: Sequence[Optional[Tensor]]) -> Optional[Tensor]:
-    """Stack the tensors of all rows; return None if the rows have None."""
+    """Stack the tensors of all rows; return None if all entries are None."""
     return None if given[0] is None else torch.stack(list(given))

@@ -88,8 +88,8 @@ class SentenceSearch(search.Search):
         """Set the limits of the next batch.
 
         If a row has a required number of sentences, its limit is divided among them in proportion
-        to their sources.  A sentence may also use tokens that earlier sentences have left over, but
-        not the shares of later sentences.
+        to their source lengths.  A sentence may also use tokens that earlier sentences have left
+        over, but not the shares of later sentences.
 
         Args:
             limits: (bsz,) maximum number of tokens, without ``</s>``.
@@ -112,7 +112,7 @@ class SentenceSearch(search.Search):
         self.nothing_new = torch.zeros_like(limits, dtype=torch.bool)
 
     def step(self, step, lprobs, scores, prev_output_tokens=None, original_batch_idxs=None):
-        """Return the candidates (scores, words, beams) of each row, as fairseq's strategies do.
+        """Return candidates (scores, tokens, beams) of each row, as fairseq's search strategies do.
 
         ``lprobs`` (bsz, beam, vocabulary) is masked in place.
         """
@@ -172,11 +172,15 @@ class SentenceSearch(search.Search):
         return scores, words, beams
 
     def normalised(self, scores: Tensor, length: int, rows) -> Tensor:
-        """Normalise summed log-probabilities (rows, ...) by length, as hypotheses are ranked.
+        """Return ranking scores: summed log-probabilities divided by ``length ** len_penalty``.
 
-        ``length`` is the number of tokens in each sum, and ``rows`` indexes the batch rows.  If
-        hypotheses are ranked together with their target context, its score and length are added
+        If hypotheses are ranked together with their target context, its score and length are added
         first.
+
+        Args:
+            scores: (n, ...) sums of log-probabilities for n batch rows, or a scalar for one row.
+            length: number of tokens in each sum.
+            rows: (n,) indices of the batch rows, or the index of the one row.
         """
         if self.context is None:
             return scores.float() / length**self.len_penalty
@@ -244,7 +248,11 @@ class FewWordsBeamSearch(BeamSearch):
     """
 
     def step(self, step, lprobs, scores, prev_output_tokens=None, original_batch_idxs=None):
-        """Return the candidates of fairseq's beam search; lprobs is (bsz, beams, vocabulary)."""
+        """Return the candidates that fairseq's beam search would choose.
+
+        On a CPU, a large vocabulary is first reduced to the best words of each beam.  ``lprobs`` is
+        (bsz, beams, vocabulary).
+        """
         rest = (scores, prev_output_tokens, original_batch_idxs)
         # fairseq chooses twice as many candidates as beams, and at most all words but one.
         few = 2 * lprobs.size(1) + 1

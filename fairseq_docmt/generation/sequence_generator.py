@@ -1,6 +1,6 @@
 """Stock sequence generators with a length limit for each batch row.
 
-Their searches stop only when no unfinished hypothesis can become one of the best by its next word.
+Their searches stop only when no unfinished hypothesis would be among the best if it ended now.
 """
 
 import logging
@@ -24,9 +24,9 @@ class RowLimits(NamedTuple):
     """Length limits, sentence counts and target context of each row of a batch.
 
     Attributes:
-        most: maximum number of tokens, without ``</s>``.
-        sentences: number of source tokens of each required sentence, empty if a row may have any
-            number of sentences; None if all rows may.
+        most: maximum number of tokens of the output, without ``</s>``.
+        sentences: numbers of source tokens of the sentences that a row must have; empty if it may
+            have any number of sentences. None if this holds for all rows.
         marks: number of forced tokens before the translation (language tag, ``<bod>``), which do
             not count towards ``--min-len``.
         context: (bsz,) log-probability and (bsz,) length of the target context, if hypotheses are
@@ -189,9 +189,11 @@ class _DocumentGenerator:
     def is_finished(
         self, step: int, unfin_idx: int, max_len: int, finalized_sent_len: int, beam_size: int
     ) -> bool:
-        """Return whether a row is done, by the ranking of its hypotheses or by fairseq's rule.
+        """Return whether the search for a batch row is done.
 
-        Sampling, diverse and greedy search stop as in fairseq, with ``beam_size`` hypotheses.
+        If hypotheses are ranked, it is done at ``max_len``, or earlier if no unfinished hypothesis
+        could be among the n best by ending at the next step.  Sampling, diverse and greedy search
+        stop as in fairseq, with ``beam_size`` hypotheses.
         """
         if self.search.keeps_best:
             return step == max_len or self._done[unfin_idx]
@@ -224,7 +226,7 @@ class DocumentGeneratorWithAlignment(
     """fairseq's generator of alignments, extended like :class:`DocumentGenerator`."""
 
     def generate(self, models, sample: dict, limits: Optional[RowLimits] = None, **kwargs):
-        """Search within each row's limits, and drop the copies that were made for the alignment."""
+        """Search within each row's limits; drop the copies of hypotheses added for alignment."""
         self._first = kwargs.get("bos_token")
         found = super().generate(models, sample, limits=limits, **kwargs)
         return [hypotheses[:number] for hypotheses, number in zip(found, self._numbers)]

@@ -95,7 +95,10 @@ class SequentialSearch(DocumentSearch):
         return shorter
 
     def _translate_as_far_as_possible(self, generator, units) -> List[NBestLists]:
-        """Translate the first sentence of each unit, and the next ones while positions remain."""
+        """Translate the first sentence of each unit, and those after it that fit the decoder.
+
+        The translation of a unit stops at the first sentence for which :meth:`_has_room` is False.
+        """
         generator.model.begin_documents()
         return self._without_future(
             units,
@@ -104,10 +107,10 @@ class SequentialSearch(DocumentSearch):
         )
 
     def _has_room(self, generator, unit: DecodingUnit, row: int, before: List[Tensor]) -> bool:
-        """Return whether sentence ``row`` fits the target positions after its target context.
+        """Return whether sentence ``row`` fits the target positions after its context ``before``.
 
-        The room required is its length limit, but not more than 2 n + 10 for n source tokens, as
-        few translations are longer.
+        The room required is the sentence's length limit, but at most 2 n + 10 tokens for n source
+        tokens, as few translations are longer.
         """
         size = len(unit.source[unit.num_context + row])
         read = self.formats.target.prefix_size(before, unit.at_start)
@@ -115,7 +118,7 @@ class SequentialSearch(DocumentSearch):
         return generator.max_len - 1 - read >= wanted
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Score references one by one, each with the same source as in translation."""
+        """Score each sentence's reference, given the source that translating it would read."""
         return self._without_future(units, lambda shown, _: self.score_spans(scorer, models, shown))
 
     def _without_future(
@@ -127,7 +130,7 @@ class SequentialSearch(DocumentSearch):
         """Decode units sentence by sentence, each given the source up to this sentence.
 
         Herold and Ney (2023), section 3.4.  The source grows with each sentence and is encoded
-        again, except for states that do not change.
+        again, apart from states that ``decode`` can reuse.
 
         Args:
             units: units to decode.
@@ -166,8 +169,8 @@ class SequentialSearch(DocumentSearch):
         """Translate the sentences of each unit in turn, with all units in one batch if possible.
 
         Args:
-            growing: for each unit the number of its source, the same in all calls between which
-                this source grows; None if sources do not grow.
+            growing: number of each unit's document, the same in all calls, to reuse the states of
+                earlier calls with fewer sentences; None if nothing is to be reused.
         """
         ensemble: PrefixEnsemble = generator.model
         if not ensemble.side_by_side and len(units) > 1:
@@ -220,11 +223,12 @@ class SequentialSearch(DocumentSearch):
     def _write_sentence(
         self, generator, current, before: List[List[Tensor]], net_input: dict
     ) -> List[List[Hypothesis]]:
-        """Search for one sentence of each unit, and return its hypotheses.
+        """Translate one sentence of each unit, and return the hypotheses for each.
 
         Args:
             current: pairs of a unit and the index of a sentence among those that it translates.
             before: previous target sentences of each unit.
+            net_input: encoder input, with a row for each unit.
         """
         ensemble = generator.model
         read = ensemble.prefixes[0].tokens.ne(self.pad).sum(1).tolist()
@@ -257,7 +261,8 @@ class SequentialSearch(DocumentSearch):
     def _aligned(self, hypothesis: Hypothesis, unit: DecodingUnit, row: int) -> Hypothesis:
         """Return a hypothesis with only the alignment to its own source sentence.
 
-        This is sentence ``row`` of those that the unit translates; positions count from its start.
+        The source sentence is number ``row`` of those to translate; aligned positions are counted
+        from its first token.
         """
         places = self.formats.source.places(map(len, unit.source), unit.at_start)
         own = places[unit.num_context + row]
@@ -309,7 +314,7 @@ class SequentialSearch(DocumentSearch):
 class FullSourceSearch(SequentialSearch):
     """Search that translates one sentence at a time, given the source of the whole document.
 
-    If the document is cut into parts, the source is the part.
+    If a document is cut into parts, a sentence is translated given the source of its part.
     """
 
     decoding = "sequential-full-source"

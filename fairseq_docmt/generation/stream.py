@@ -57,7 +57,7 @@ class StreamEnsemble(FusedEnsemble):
 
 
 class _WithStream(nn.Module):
-    """Model wrapper for fairseq's scorer that passes the document state and keeps its update."""
+    """Model wrapper for fairseq's scorer; supplies the document state and keeps the new one."""
 
     def __init__(self, model, stream: dict):
         super().__init__()
@@ -98,7 +98,10 @@ class StreamSearch(JointSearch):
         self.doc_states, self.translated = {}, {}
 
     def ensemble_of(self, models, lm_model=None) -> StreamEnsemble:
-        """Return an ensemble whose encoders get the document states."""
+        """Return an ensemble that passes document states to its encoders.
+
+        ``lm_model`` is a language model that reads the same hypotheses, or None.
+        """
         return StreamEnsemble(models, lm_model)
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
@@ -161,7 +164,9 @@ class StreamSearch(JointSearch):
     def _by_waves(
         self, units, decode: Callable[[list], Tuple[List[NBestLists], List[DocumentState]]]
     ) -> List[NBestLists]:
-        """Decode in batches of at most one sentence per document, the longest source first in each.
+        """Decode in batches with at most one sentence per document; return the results by unit.
+
+        A batch is sorted by source length, the longest first.
 
         Args:
             units: units of one sentence each.
@@ -177,7 +182,11 @@ class StreamSearch(JointSearch):
         return results
 
     def _streams(self, models, wave) -> List[dict]:
-        """Return for each model a dict with ``starts`` and ``doc_state`` of the batch rows."""
+        """Return for each model a dict with ``starts`` and ``doc_state``.
+
+        ``starts`` (bsz,) is True for rows without an earlier document state.  ``doc_state`` has
+        the states of the rows, arbitrary where ``starts`` is True; None if it is True everywhere.
+        """
         device = device_of(models)
         continues = [u.position > 0 and u.document in self.doc_states for u in wave]
         stream = {"starts": torch.tensor([not on for on in continues], device=device)}

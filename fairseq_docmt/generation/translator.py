@@ -86,9 +86,9 @@ OF_LOADING = ("retain_dropout", "retain_dropout_modules")
 
 
 class DocumentTranslator:
-    """Translator of documents, given as lists of sentences, with a checkpoint.
+    """Translator that applies a trained model to documents, each a list of sentences.
 
-    It wraps the stock hub interface of fairseq; the output is that of ``fairseq-generate`` with the
+    It wraps fairseq's hub interface; the output is that of ``fairseq-generate`` with the
     same options.  Threads can share a translator: its calls then run one after another.
 
     >>> documents = [["w1 w2", "w3 w4 w5"], ["w6"]]
@@ -236,7 +236,7 @@ class DocumentTranslator:
                 translated together, as outputs may differ only in other sentences.
 
         Returns:
-            For each document and sentence its translations, the best first.
+            For each sentence of each document, a list of translations, the best first.
 
         Raises:
             UserError: see :meth:`translate`.
@@ -361,10 +361,10 @@ class DocumentTranslator:
 
 
 def _check_types(options: dict) -> None:
-    """Check that values have the types of their options, or are among their choices.
+    """Check that the value of each option has the right type or is one of the option's choices.
 
     Raises:
-        UserError: a value has another type; the message names its option.
+        UserError: a value is invalid; the message names its option.
     """
     configs = GenerationConfig, DatasetConfig, CommonConfig
     types = {field.name: field.type for one in configs for field in dataclasses.fields(one)}
@@ -379,7 +379,7 @@ def _check_types(options: dict) -> None:
 
 
 def _choices_of(kind) -> List[str]:
-    """Return the values of the enumeration in an ``Optional`` type; an empty list without one."""
+    """Return the values of an ``Optional`` enumeration; an empty list for any other type."""
     types = (each for each in get_args(kind) if isinstance(each, type) and issubclass(each, Enum))
     return [choice.value for each in types for choice in each]
 
@@ -440,7 +440,8 @@ def _as_lists(documents: Iterable[Iterable[str]]) -> List[List[str]]:
     """Return documents as lists of sentences.
 
     Raises:
-        UserError: the input is not of this form, or a sentence is empty.
+        UserError: the input is not a collection of documents, a document is not a collection of
+            strings, or a sentence is empty.
     """
     if isinstance(documents, (str, Mapping, AbstractSet)) or not isinstance(documents, Iterable):
         raise UserError(

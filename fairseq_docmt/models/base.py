@@ -79,7 +79,7 @@ def options_dataclass(architecture: Callable, *configs: type) -> type:
 def options_of(config: type, prefix: str = "") -> Iterator[Tuple[str, type, Field]]:
     """Yield (name, type, field) for each option of a dataclass and of dataclasses nested in it.
 
-    Each name begins with ``prefix``.
+    ``prefix`` is prepended to each name.
     """
     for option in fields(config):
         flag = prefix + option.name
@@ -134,7 +134,7 @@ def completed(cls: type, cfg) -> Namespace:
         cfg: options by name.
 
     Raises:
-        UserError: an option is too small, or lacks an option that it needs.
+        UserError: an option is too small, or is given without an option that it needs.
     """
     args = with_defaults(cfg, cls.architecture)
     check_metadata(getattr(cls, "__dataclass"), lambda name: getattr(args, name, None))  # noqa: B009
@@ -173,7 +173,8 @@ class ExtendedModel:
         """Build a model and mark its new parameters.
 
         Raises:
-            UserError: an option is invalid, or the model reads context that the task does not give.
+            UserError: an option is invalid, or the task does not provide the context that the model
+                reads.
         """
         args = completed(cls, args)
         cls.check_options(args)

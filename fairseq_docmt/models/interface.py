@@ -139,10 +139,10 @@ class DocumentDecoder(Protocol):
 
 
 def complete_in_place(cfg, task_cfg) -> None:
-    """Fill in the options that are missing in the configuration of a new model.
+    """Fill in the options that the configuration of a new model lacks.
 
-    Its checkpoints then contain all options.  The maximum numbers of positions default to those of
-    the task, as with ``fairseq-train``.
+    The model's checkpoints then contain all options.  The maximum numbers of positions default to
+    those of the task, as with ``fairseq-train``.
     """
     name = name_of(cfg)
     model = ARCH_MODEL_REGISTRY.get(name)

@@ -162,7 +162,7 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
 
         Returns:
             (rows, T, V) logits of T tokens over V words, or with ``row_groups`` (1, N, V) logits of
-            the N positions with loss; and extra outputs.
+            the N positions that contribute to the loss; and extra outputs.
         """
         encoder_out = self.encoder(
             src_tokens, src_lengths=src_lengths, documents=documents, row_groups=row_groups

@@ -176,7 +176,7 @@ class RFATransformerModel(DocumentTransformer):
 
 
 def _check_pool(args) -> None:
-    """Check that the pool of random matrices has one for each attention head that uses it.
+    """Check that the pool of random matrices is large enough for the heads that share it.
 
     Raises:
         UserError: ``--random-matrices`` is too small.

@@ -44,7 +44,7 @@ def use_onednn(model: nn.Module) -> None:
 
 
 def pack_weights(model: nn.Module) -> None:
-    """Replace plain linear layers and GRUs by layers with packed weights, for decoding only."""
+    """Replace a model's plain linear layers and GRUs with packed ones, for decoding only."""
     if can_pack():
         swap_modules(model, _packed)
 
@@ -184,8 +184,8 @@ def swap_modules(model: nn.Module, replacement: Callable[[nn.Module], Optional[n
 
     Args:
         model: model to change.
-        replacement: returns the new layer for a layer, or None to keep it. Layers with forward
-            pre-hooks, such as those of quantization noise, are always kept.
+        replacement: function that returns a layer's replacement, or None to keep the layer. Layers
+            with forward pre-hooks, such as those of quantization noise, are always kept.
     """
     for module in list(model.modules()):
         for name, child in list(module.named_children()):

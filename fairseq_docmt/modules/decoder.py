@@ -30,8 +30,8 @@ class DecoderState(NamedTuple):
         layers: state of each layer.
         rest: state shared by all layers, with a method ``reorder(rows: BeamRows)``; None if the
             layers share no state.
-        positions: (B * N,) position of the last token that each row has read, from 1; 0 before the
-            first. The beams of a sentence are adjacent.
+        positions: (B * N,) position of the last token that each row has read, counted from 1; 0
+            before the first token. The beams of a sentence are adjacent rows.
         most: upper bound of ``positions``.
         bsz: number of sentences B.
         beams: number of beams N of each sentence.
@@ -110,11 +110,11 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return layers, None
 
     def marks(self, tokens: Tensor, rest: Any) -> Tuple[dict, Any]:
-        """Return the additional layer inputs for new tokens, and the new shared state.
+        """Return additional layer inputs for new tokens, and the new state shared by all layers.
 
         Args:
             tokens: (rows, T) new tokens, right-padded.
-            rest: state shared by all layers before these tokens, or None.
+            rest: shared state before these tokens, or None.
 
         Returns:
             Keyword arguments of the layers (none by default), and the shared state after these
@@ -180,7 +180,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
             between: function from layer number to a sublayer between causal and cross attention, or
                 None.
             weights_of: index of the layer whose cross attention weights are returned, or None.
-            **given: further arguments of the layers: a value for all, or a list with one for each.
+            **given: further arguments of the layers; a list has one value for each layer.
 
         Returns:
             Outputs of the groups, new states by layer and group, and the (rows, T, S) attention
@@ -254,7 +254,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return self._project(x), {"attn": [None], "inner_states": [], **extra}
 
     def prefill(self, new_tokens, encoder_out, incremental_state, in_search: bool = False):
-        """Feed one or more tokens to the incremental state in a single pass.
+        """Run the decoder over one or more new tokens and update the incremental state.
 
         Args:
             new_tokens: (B, T) tokens, right-padded.

@@ -19,7 +19,7 @@ def wrapped(layer, cfg):
 
 
 class SharedSourceEncoder(SharedSource, TransformerEncoderBase):
-    """Transformer encoder with a separator mask, whose output is shared by the beams of a sentence.
+    """Transformer encoder whose output marks ``<sep>`` and is shared by the beams of a sentence.
 
     Its output is meant for a :class:`StatefulDecoder`.
 

@@ -43,7 +43,7 @@ class _GroupAttention(AttentionProjections):
         self.document: Optional[AttentionProjections] = None
 
     def combine(self) -> None:
-        """Add attention to the whole document, and a gate that mixes it with sentence attention."""
+        """Build attention to the whole document, and a gate to mix it with sentence attention."""
         embed_dim, key_dim = self.q_proj.in_features, self.k_proj.in_features
         self.document = AttentionProjections(embed_dim, self.num_heads, key_dim)
         self.gate = nn.Linear(2 * embed_dim, embed_dim)
@@ -149,10 +149,15 @@ class SourceGroupAttention(_GroupAttention):
         return self.attend(q, source.keys, source.values, seen, same).view_as(x)
 
     def weights(self, x: Tensor, source: AttendedSource, sentences: Tensor) -> Tensor:
-        """Compute (B, H, T, S) attention weights of queries (B, T, C).
+        """Compute the (B, H, T, S) attention weights of queries.
 
-        For combined attention, they are the average of the sentence and document weights of each
-        head, weighted by the gate, which is averaged over its dimensions for each query.
+        With combined attention, the sentence and document weights of each head are averaged,
+        weighted by the mean of the gate over its C dimensions for each query.
+
+        Args:
+            x: (B, T, C) queries before projection.
+            source: keys and values of B sources.
+            sentences: (B, T) sentence number of each query.
         """
         seen, same = self._masks(source, sentences)
         q, parts = self.queries(x), len(self._parts())

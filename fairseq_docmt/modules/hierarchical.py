@@ -231,7 +231,8 @@ class HANDecoder(StatefulDecoder):
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """Compute features with attention to previous target sentences (teacher forcing).
 
-        The extra outputs include the new document state, ``doc_state``.
+        Arguments and results are those of ``StatefulDecoder.forward_sequence``; the extra outputs
+        include the new document state, ``doc_state``.
         """
         stream = encoder_out["stream"].for_rows(len(tokens))
         stream = stream if weights_of is None else stream.ungrouped()

@@ -34,7 +34,10 @@ class RecentTokens(NamedTuple):
     def of(cls, keys, values, padding: Optional[Tensor], sentences: Optional[Tensor] = None):
         """Create a cache from the keys and values of right-padded tokens.
 
-        ``padding`` is (rows, T), True at padding; None without padding.
+        Args:
+            keys, values: (rows, H, T, d) keys and values.
+            padding: (rows, T) True at padding; None without padding.
+            sentences: (rows, T) sentence number of each token; None if not needed.
         """
         if padding is None:
             shape = (keys.size(0), keys.size(2))
@@ -251,7 +254,7 @@ class SourceAttention(_FullAttention):
         return AttendedSource(*self.keys_and_values(source), padding)
 
     def forward(self, x: Tensor, source: AttendedSource, **_) -> Tensor:
-        """Attend to B sources from ``x``, (B * N, T, C); N consecutive rows share a source."""
+        """Attend from ``x`` (B * N, T, C) to B sources; N consecutive rows share a source."""
         by_source = x.unflatten(0, (len(source.keys), -1)).flatten(1, 2)
         seen = None if source.padding is None else ~source.padding[:, None, None]
         return self._attend(self.queries(by_source), source.keys, source.values, seen).view_as(x)
@@ -345,7 +348,10 @@ class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
         return LayerState(None, self.encoder_attn.project_source(source, padding, **marks))
 
     def cross(self, x: Tensor, state: LayerState, **marks) -> Tensor:
-        """Attend from target tokens ``x``, (rows, T, C), to the source; return (rows, T, C)."""
+        """Attend from target tokens ``x``, (rows, T, C), to the source; return (rows, T, C).
+
+        ``marks`` are additional tensors that describe the target tokens.
+        """
         return self.encoder_attn(x, state.source, **marks)
 
     def forward(

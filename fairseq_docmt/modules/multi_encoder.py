@@ -44,9 +44,9 @@ class EncodedContext(NamedTuple):
 
 
 def context_tokens(previous: PreviousSentences, pad: int, eos: int) -> Tensor:
-    """Join the n previous sentences of each row, of W tokens each, giving (rows, n * W) tokens.
+    """Join the n previous sentences of each row, padded to W tokens each, into (rows, n * W).
 
-    Previous sentences that do not exist become padding; a row without any begins with ``</s>``.
+    Previous sentences that do not exist become padding; if a row has none, it begins with ``</s>``.
     """
     tokens = previous.tokens[previous.place].masked_fill(~previous.known.unsqueeze(2), pad)
     tokens = tokens.flatten(1)
@@ -56,7 +56,7 @@ def context_tokens(previous: PreviousSentences, pad: int, eos: int) -> Tensor:
 
 
 class ContextEncoder(TransformerEncoderBase):
-    """Transformer encoder of previous sentences with the word embeddings of the current sentences.
+    """Transformer encoder that reads previous sentences with the main model's word embeddings.
 
     Args:
         cfg: options of the model, with ``context_layers`` and ``context_sentences``.
@@ -121,7 +121,7 @@ class AttendedContext(NamedTuple):
     known: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "AttendedContext":
-        """Select the keys and values of the sentences at the indices ``sentences``, (n,)."""
+        """Select the keys and values of the sentences at the (n,) indices ``sentences``."""
         known = self.known.index_select(0, sentences)
         return AttendedContext(self.source.of_sentences(sentences), known)
 
@@ -155,15 +155,15 @@ class ContextAttention(nn.Module):
         return AttendedContext(source, context.known)
 
     def forward(self, x: Tensor, query: Tensor, context: AttendedContext) -> Tensor:
-        """Attend to the context and combine the output with ``x``, by the gate or as a sum.
+        """Attend to the context, and combine the output of attention with ``x``.
 
         Args:
-            x: (B * N, T, C) vectors h, N consecutive rows for each of the B sentences.
+            x: (B * N, T, C) input vectors; the N rows (beams) of a sentence are adjacent.
             query: (B * N, T, C) queries of the attention.
-            context: keys and values of the context.
+            context: keys and values of the context of B sentences.
 
         Returns:
-            (B * N, T, C) vectors; unchanged for sentences without context.
+            (B * N, T, C) vectors; the input vectors themselves for sentences without context.
         """
         read = self.attention(query, context.source)
         if self.gate is None:
@@ -250,7 +250,13 @@ class MultiEncoderDecoderLayer(DecoderLayer):
         return self.init_state(source, padding)._replace(memory=tuple(attended))
 
     def cross(self, x, state, **marks):
-        """Attend from target tokens (rows, T, C) to the source, then to each context."""
+        """Attend from target tokens to the source, then to each context; return (rows, T, C).
+
+        Args:
+            x: (rows, T, C) target tokens.
+            state: state of the layer, with the source and the contexts.
+            **marks: ignored.
+        """
         output = self.encoder_attn(x, state.source)
         for attention, context in zip(self.context_attn, state.memory):
             output = attention(output, x, context)
@@ -281,7 +287,8 @@ class MultiEncoderDecoder(StatefulDecoder):
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """Compute features with attention to previous sentences (teacher forcing).
 
-        The extra outputs include the new document state, ``doc_state``.
+        See :meth:`StatefulDecoder.forward_sequence`; the extra outputs include the new document
+        state, ``doc_state``.
         """
         stream = encoder_out["stream"].for_rows(len(tokens))
         contexts = [context.for_rows(len(tokens)) for context in encoder_out["contexts"]]

@@ -30,13 +30,14 @@ def state_of(key: str, sentences: List[Tensor]) -> DocumentState:
 
     Args:
         key: prefix of the keys in the document state.
-        sentences: (lanes, W, ...) tensors, the farthest first, each of its own width W.
+        sentences: (lanes, W, ...) tensors, one for each of the last sentences, oldest first; each
+            has its own width W.
     """
     return dict(zip(_names_of(key, len(sentences)), sentences))
 
 
 def with_previous(batch: Tensor, stream: Stream, count: int, key: str) -> List[Tensor]:
-    """Return a list of the last ``count`` sentences before a batch and the sentences of the batch.
+    """Return the last ``count`` sentences before a batch, followed by the sentences of the batch.
 
     The batch reads several lanes (document sequences) in parallel, one sentence of each at a time.
 
@@ -44,11 +45,11 @@ def with_previous(batch: Tensor, stream: Stream, count: int, key: str) -> List[T
         batch: (rows, W, ...) sentences of the batch.
         stream: documents of the batch rows, and the document state before the batch.
         count: number of previous sentences.
-        key: prefix of their keys in the document state.
+        key: prefix of the keys of previous sentences in the document state.
 
     Returns:
-        List of (lanes, W, ...) tensors with one sentence of each lane, in order. Each has its own
-        width W; that of the previous sentences is 0 without a document state.
+        List of (lanes, W, ...) tensors with one sentence of each lane, in document order. Each has
+        its own width W, which is 0 for the ``count`` previous sentences without a document state.
 
     Raises:
         UserError: the document state has a different number of previous sentences, as is possible
@@ -77,13 +78,14 @@ def _swapped(tokens: Tensor, pad: int) -> Tensor:
 
 
 class PreviousSentences(NamedTuple):
-    """Sentences of a batch and of the document state before it, with indices of previous ones.
+    """Sentences of a document state and of the next batch, and which of them precede each row.
 
     Attributes:
-        tokens: (M, W) all M sentences, padded, those of the document state before the batch first.
+        tokens: (M, W) padded tokens of all M sentences: first those of the document state, then
+            those of the batch.
         place: (rows, n) indices in ``tokens`` of the n previous sentences of each row, the farthest
             first.
-        known: (rows, n) True where such a previous sentence exists in the row's document.
+        known: (rows, n) True where the previous sentence exists in the row's document.
         doc_state: document state after the batch.
     """
 

@@ -53,7 +53,10 @@ class MemoryState(NamedTuple):
     def of_doc_state(
         cls, doc_state: Optional[DocumentState], prefix: str
     ) -> Optional["MemoryState"]:
-        """Restore the memory state saved by :meth:`as_doc_state`; None without a document state."""
+        """Restore the state that :meth:`as_doc_state` saved with the same ``prefix``.
+
+        Return None without a document state.
+        """
         if doc_state is None:
             return None
         sentences = []
@@ -128,7 +131,7 @@ class SentenceMemory(nn.Module):
         As in the authors' code, dropout also applies to the residual input.
 
         Args:
-            memory: (B, m, C) memory before the sentence.
+            memory: (B, m, C) m memory vectors of each row before the sentence.
             sentence: states of the sentence.
 
         Returns:
@@ -397,9 +400,10 @@ class MemoryTransformerDecoder(StatefulDecoder):
         self.memories = build_memories(cfg, "decoder")
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
-        """Compute features and update the memories over whole sentences (teacher forcing).
+        """Compute features of whole sentences and update the memories (teacher forcing).
 
-        The extra outputs include the new document state, ``doc_state``.
+        See :meth:`StatefulDecoder.forward_sequence`; the extra outputs include the new document
+        state, ``doc_state``.
         """
         stream = encoder_out["stream"].for_rows(len(tokens))
         begun = encoder_out["begun"] if stream is encoder_out["stream"] else None

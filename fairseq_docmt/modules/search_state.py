@@ -1,4 +1,4 @@
-"""Decoder states during beam search, and new orders of the batch rows.
+"""Decoder states during beam search, and reordering of their batch rows.
 
 The beams of a sentence share all values that depend on the sentence alone.  Beam search reorders
 the state of a decoder as a whole.
@@ -32,9 +32,9 @@ class BeamRows(NamedTuple):
 
 
 def split_order(order: Tensor, bsz: int, beams: int) -> BeamRows:
-    """Split a new order of ``bsz * beams`` rows into the order of sentences and that of beams.
+    """Split a new order of ``bsz * beams`` rows into an order of sentences and an order of beams.
 
-    If rows of different sentences are mixed, which beam search never does, each row becomes a
+    Beam search never mixes rows of different sentences; if they are mixed, each row becomes a
     sentence with one beam.
 
     Args:

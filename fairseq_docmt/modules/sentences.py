@@ -25,7 +25,7 @@ class EncoderSentenceAttention:
     """Mixin for self-attention of source tokens: fairseq's interface plus sentence numbers."""
 
     def forward(self, query, key, value, sentences, key_padding_mask=None, attn_mask=None, **_):
-        """Attend from every source token, given the sentence number of each token.
+        """Attend from every source token to all source tokens, given their sentence numbers.
 
         Args:
             query: (S, B, C) input; ``key`` and ``value`` are ignored, as they are the same.
@@ -127,7 +127,10 @@ class SentenceDecoder(StatefulDecoder):
     """Transformer decoder that passes sentence numbers to its layers."""
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
-        """Compute features with sentence-aware attention over whole sequences (teacher forcing)."""
+        """Compute features with sentence-aware attention over whole sequences (teacher forcing).
+
+        Arguments and results are those of :meth:`StatefulDecoder.forward_sequence`.
+        """
         source, padding, separators = batch_first_source(encoder_out)
         marks, _ = self.marks(tokens, _first_sentences(source))
         (x,), _, weights = self.run_layers(

@@ -1,7 +1,7 @@
 """Batches of consecutive sentences from several documents: layout, document state, groups of rows.
 
-A document state has the values passed from one sentence of a document to the next: a dict of
-tensors by name.  The first dimension of each tensor is the document, so states can be reordered,
+A document state is a dict of the tensors passed from one sentence of a document to the next.  The
+first dimension of each tensor is the document, so states can be reordered,
 moved and joined without reference to the architecture.
 
 Rows of similar length are computed together, which leaves little padding.  With such groups, a
@@ -56,7 +56,11 @@ class Stream(NamedTuple):
 
     @classmethod
     def of(cls, src_tokens, starts=None, lanes=None, doc_state=None, row_groups=None) -> "Stream":
-        """Create the stream of (rows, S) tokens; without ``starts`` each row is a document."""
+        """Create the stream of a batch of (rows, S) source tokens.
+
+        The other arguments are the attributes of the stream. By default each row is a document, in
+        a lane of its own.
+        """
         num_rows = len(src_tokens)
         if starts is None:
             starts = torch.ones(num_rows, dtype=torch.bool, device=src_tokens.device)
@@ -65,8 +69,8 @@ class Stream(NamedTuple):
     def previous(self, filled: Tensor, count: int) -> Tuple[Tensor, Tensor, Tensor]:
         """Find the previous ``count`` sentences of each row, the farthest first.
 
-        Indices refer to a list of all sentences: ``count`` sentences of each lane from the document
-        state (the farthest of all lanes first), then the rows of the batch.
+        Indices refer to all sentences in reading order: ``count`` sentences of each lane from the
+        document state, then the rows of the batch.
 
         Args:
             filled: (lanes,) number of sentences in the document state before the batch, at most
@@ -74,9 +78,9 @@ class Stream(NamedTuple):
             count: number of previous sentences.
 
         Returns:
-            (rows, count) indices of the previous sentences; (rows, count) True where a previous
-            sentence belongs to the document of the row; and (lanes, count) the same mask for a
-            sentence that would follow the batch.
+            (rows, count) indices of the previous sentences; (rows, count) mask, True where the
+            previous sentence belongs to the row's document; and (lanes, count) such a mask for the
+            next sentence of each lane after the batch.
         """
         lanes, chunk = self.lanes, len(self.starts) // self.lanes
         back, known = torch.arange(count, 0, -1, device=filled.device), []
@@ -98,7 +102,10 @@ class Stream(NamedTuple):
         return Stream(self.starts.index_select(0, rows), len(rows), doc_state)
 
     def for_rows(self, num_rows: int) -> "Stream":
-        """Repeat each row for its beams, for decoding without incremental state."""
+        """Repeat each row for its beams, giving ``num_rows`` rows in all.
+
+        This is for decoding without incremental state.
+        """
         if num_rows == len(self.starts):
             return self
         sentences = torch.arange(len(self.starts), device=self.starts.device)
@@ -148,7 +155,7 @@ class RowGroups:
 
     @property
     def rows(self) -> Optional[List[Tensor]]:
-        """Indices of the rows of each group; None for all rows in one group."""
+        """Indices of the rows of each group; None if all rows form a single group."""
         return None if self._grouping is None else self._grouping["rows"]
 
     def split(self, x: Optional[Tensor]) -> List[Optional[Tensor]]:
@@ -164,15 +171,15 @@ class RowGroups:
         return list(_Gathered.apply(x, list(zip(self.rows, map(self._columns, lengths)))))
 
     def select(self, x: Tensor) -> List[Tensor]:
-        """Split values that have no length dimension, (rows, ...), into groups."""
+        """Split a (rows, ...) tensor without a length dimension into the groups of rows."""
         if self._grouping is None:
             return [x]
         return list(_Gathered.apply(x, [(rows, None) for rows in self.rows]))
 
     def join(self, parts: List[Tensor], length: int) -> Tensor:
-        """Merge the groups, (rows of the group, its length, C) each, into (rows, ``length``, C).
+        """Merge groups of shape (rows of the group, its length, C) into (rows, ``length``, C).
 
-        Padding that the groups left out becomes zero.
+        Padding beyond the length of a group becomes zero.
         """
         if self._grouping is None:
             return parts[0]
@@ -193,8 +200,8 @@ class RowGroups:
         """Apply a function to each group of rows and merge the results.
 
         Args:
-            function: called with ``x`` and ``sentences`` for the rows of a group; returns new
-                values of the shape of this ``x``.
+            function: function of ``x`` and ``sentences``, restricted to the rows of a group, that
+                returns a tensor of the shape of its first argument.
             x: (rows, T, C) values.
             sentences: further input for each row, an object with a method ``of_sentences(rows)``
                 that selects rows.

@@ -1,1 +1,1 @@
-"""Tensor operations of the models; :mod:`fairseq_docmt.ops.naive` defines most of them by loops."""
+"""Tensor operations of the models; :mod:`fairseq_docmt.ops.naive` defines most with plain loops."""

@@ -17,10 +17,10 @@ class AttentionParts(NamedTuple):
     """S source states of B sentences, projected for attention and for the gates of the GRU.
 
     Attributes:
-        keys: (B, S, a) attention keys, with ``a`` hidden units.
-        gates: (B, S, 3 d) contribution of each source state to reset gate, update gate and
-            candidate.
-        padding: (B, S) True at padding, None if there is none.
+        keys: (B, S, a) attention keys, with ``a`` hidden units of attention.
+        gates: (B, S, 3 d) contribution of each source state to the reset gate, the update gate and
+            the candidate, each of the state size d.
+        padding: (B, S) True at padding; None if there is none.
     """
 
     keys: Tensor
@@ -39,7 +39,8 @@ def attentive_gru(
     """Compute ``alpha_t = softmax(energy . tanh(keys + query_t))`` and the GRU states ``s_t``.
 
     ``query_t`` is the sum of the contributions of the input and of the previous state.  The GRU
-    reads the previous state, the input and the attention-weighted sum of ``gates``.
+    reads the previous state, the input and the attention-weighted sum of ``gates``.  ``keys`` and
+    ``gates`` are those of ``parts``.
 
     The backward pass recomputes the hidden layer of attention.  The gradients of ``weight`` and
     ``gates`` are single products over all steps, not sums step by step.
@@ -47,7 +48,7 @@ def attentive_gru(
     Args:
         from_input: (B * N, T, a + 3 d) contribution of the input to query and gates.
         state: (B * N, d) initial state.
-        parts: projected source states.
+        parts: projections of S source states, with a hidden units of attention.
         weight, bias: (a + 3 d, d) and (a + 3 d,) projection of the previous state to query and
             gates.
         energy: (a,) output weights of attention.
@@ -146,7 +147,16 @@ class _AttentiveGRU(torch.autograd.Function):
 
 
 def _split(from_input, from_state, units: int):
-    """Return the (rows, units) attention query, and what input and state add to the GRU gates."""
+    """Return the attention query, and the contributions of input and state to the GRU's gates.
+
+    Args:
+        from_input, from_state: (rows, units + 3 d) projections of the input and of the previous
+            state: first to the query, then to the gates.
+        units: number of hidden units of attention.
+
+    Returns:
+        (rows, units) query, (rows, 3 d) contribution of the input, (rows, 3 d) of the state.
+    """
     query = from_input[:, :units] + from_state[:, :units]
     return query, from_input[:, units:], from_state[:, units:]
 
@@ -187,7 +197,7 @@ def _gru_values(from_input: Tensor, from_state: Tensor):
 
 
 def _gru_backward(gradient, from_input, from_state, state):
-    """Return the gradients of the arguments of :func:`gru_step`, given that of its result."""
+    """Return the gradients of :func:`gru_step`'s arguments, given the gradient of its result."""
     reset, update, new, candidate = _gru_values(from_input, from_state)
     d_update = gradient * (state - new) * update * (1 - update)
     d_new = gradient * (1 - update) * (1 - new * new)

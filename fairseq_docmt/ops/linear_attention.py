@@ -89,12 +89,12 @@ FEW_QUERIES = 16
 
 
 class Summary(NamedTuple):
-    """Sums over keys and values (H heads, B rows), whose size does not depend on the length.
+    """Sums over all keys and values, of a size that is independent of their number.
 
     Attributes:
-        sums: (H, B, F, D) sum of outer products of F key features and values of size D (``S`` in
-            the paper).
-        norms: (H, B, F) sum of key features (``z`` in the paper).
+        sums: (H, B, F, D) sums of outer products of key features and values (``S`` in the paper),
+            for H heads, B rows, F features and value size D.
+        norms: (H, B, F) sums of key features (``z`` in the paper).
     """
 
     sums: Tensor
@@ -165,7 +165,7 @@ def summary_pays(keys: int, queries: Optional[int], features: int, values: int) 
         keys: number of keys.
         queries: number of queries; None if they come one at a time, in which case the cost is the
             memory read for each query.
-        features, values: sizes F and D.
+        features, values: size F of the features of a key, and size D of its value.
     """
     if queries is None:
         return keys * (features + values) >= features * values
@@ -189,7 +189,8 @@ def causal_attention(
     differences of cumulative log gates; these differences are at most 0, so nothing overflows.
 
     Args:
-        phi_q, phi_k: (H, B, T, F) features of queries and of weighted keys; zero at padding.
+        phi_q, phi_k: (H, B, T, F) features of queries, and of keys times the gate's weights of the
+            tokens, if any; zero at padding.
         v: (H, B, T, D) values.
         floor: minimum of the denominator.
         log_decay: (H, B, T) logarithm of the gate ``f_t``, which decays everything before token t;

@@ -49,7 +49,7 @@ def causal_attention(
     log_decay: Optional[Tensor] = None,
     before: Optional[Summary] = None,
 ):
-    """Compute causal attention of Wu et al. (2022), sections 3.1 and 3.2, token by token.
+    """Compute the causal attention of Wu et al. (2022), sections 3.1 and 3.2, token by token.
 
     ``S_t = f_t S_{t-1} + phi(k_t) v_t``, and likewise for the sums of key features.
 
@@ -212,11 +212,11 @@ def read_from_cache(slots, query):
 
     Args:
         slots: list of (key, value, word).
-        query: (l,) source context vector, of the size l of the keys.
+        query: (l,) source context vector, of the same size as the keys.
 
     Returns:
-        Probabilities of the slots, and the mean of their values with these weights; both are None
-        for an empty cache.
+        Probabilities of the slots, and the mean of their values weighted by these probabilities;
+        both are None for an empty cache.
     """
     if not slots:
         return None, None

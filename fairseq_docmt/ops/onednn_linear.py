@@ -1,8 +1,8 @@
 """Linear layers computed with oneDNN on CPUs.
 
-In single precision torch uses MKL.  On processors that MKL is not optimised for, it is less than
-half as fast as oneDNN (measured: AMD EPYC with AVX-512, 200 against 450 to 490 billion operations
-per second at the sizes of transformer base).  On Intel processors nothing is lost.
+In single precision, torch uses MKL.  On processors for which MKL is not optimised, it is less than
+half as fast as oneDNN: 200 instead of 450 to 490 billion operations per second on an AMD EPYC with
+AVX-512, at the sizes of transformer base.  On Intel processors oneDNN is not slower than MKL.
 
 Small products are left to torch: oneDNN takes about 15 microseconds to start, and most of a
 millisecond to prepare for a new number of rows.
@@ -38,7 +38,7 @@ def can_serve(x: Tensor, weight: Tensor) -> bool:
 
 
 def onednn_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
-    """Compute ``F.linear`` with oneDNN if it :func:`can_serve`, otherwise with torch.
+    """Compute ``F.linear``, with oneDNN where :func:`can_serve` is true, else with torch.
 
     Args:
         x: (..., m) input.

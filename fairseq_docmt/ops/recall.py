@@ -27,8 +27,10 @@ def recall_others(queries: Tensor, cells: Tensor, documents: Tensor) -> Tensor:
 
 
 def sentences_per_document(documents: Tensor) -> list:
-    """Return the number of sentences of each document, given the document (R,) of each sentence.
+    """Return the number of sentences of each document.
 
-    The sentences of a document are consecutive.
+    Args:
+        documents: (R,) document number of each of R sentences; the sentences of a document are
+            consecutive.
     """
     return torch.unique_consecutive(documents, return_counts=True)[1].tolist()

@@ -21,7 +21,7 @@ SOURCE = Path(__file__).with_suffix(".cpp")
 
 
 def _load() -> Optional[ctypes.CDLL]:
-    """Load the compiled kernels; return None if they are missing, outdated or fail to load."""
+    """Load the compiled kernels; return None if they are missing, outdated or unusable."""
     found = find_spec("fairseq_docmt.ops._step_kernels")
     if found is None:
         return None
@@ -40,7 +40,7 @@ _LIBRARY = _load()
 
 
 def is_compiled() -> bool:
-    """Return whether the kernels are available."""
+    """Return whether the compiled kernels are loaded."""
     return _LIBRARY is not None
 
 
@@ -122,12 +122,13 @@ def recall(
 
     Args:
         queries: (H, B, N, F) query features of N beams for each of H heads and B sentences.
-        sums, norms: (H, B, M * F, D) and (H, B, M * F), M summaries of each sentence.
+        sums, norms: (H, B, M * F, D) and (H, B, M * F), M summaries of each sentence, for values of
+            size D.
         shares: (1 or H, B, N, M) weights of summaries, in float32 or in the type of the queries.
-        keys, values: (H, B, room, F) and (H, B, room, D) buffers, with places for ``room`` recent
-            keys and values.
+        keys, values: (H, B, room, F) and (H, B, room, D) buffers for ``room`` recent keys and
+            values.
         weights: (1 or H, B, N, room) weights of keys, in the type of the shares.
-        used: number of filled places in the buffers.
+        used: number of keys in the buffers.
         floor: minimum of the denominator.
 
     Returns:

@@ -31,7 +31,10 @@ class Cache(NamedTuple):
 
     @classmethod
     def empty(cls, like: Tensor, bsz: int, slots: int, key_dim: int, value_dim: int) -> "Cache":
-        """Return an empty cache of ``bsz`` documents, with the type and device of ``like``."""
+        """Return empty caches of ``bsz`` documents, with the data type and device of ``like``.
+
+        Each has ``slots`` slots for keys of size ``key_dim`` and values of size ``value_dim``.
+        """
         nothing = torch.full((bsz, slots), NO_WORD, dtype=torch.long, device=like.device)
         keys, values = (like.new_zeros(bsz, slots, size) for size in (key_dim, value_dim))
         return cls(keys, values, nothing, nothing.clone())
@@ -110,7 +113,10 @@ def _choose_slots(cache: Cache, words: Tensor, written: Tensor, overwrite: bool)
 
 
 def compare(cache: Cache, vectors: Tensor) -> Tensor:
-    """Compute the (B, n, I) dot products of vectors (B, n, l) and keys, in float32 or better."""
+    """Compute the (B, n, I) dot products of (B, n, l) vectors with the keys of I slots.
+
+    The result has at least single precision.
+    """
     # Products of large vectors overflow in half precision.
     precise = at_least_single(vectors.dtype)
     return vectors.to(precise) @ cache.keys.to(precise).transpose(1, 2)
@@ -128,10 +134,11 @@ def read(cache: Cache, queries: Tensor) -> Tuple[Tensor, Tensor]:
 
     Args:
         cache: translation caches to read.
-        queries: (B, T, l) attention contexts.
+        queries: (B, T, l) attention contexts of T tokens, of the size l of the keys.
 
     Returns:
-        (B, T, I) probabilities of slots, zeros for an empty cache; (B, T, d) values read.
+        (B, T, I) probabilities of the I slots, all 0 for an empty cache; and (B, T, d) averages of
+        the slot values, weighted by these probabilities.
     """
     weights = probabilities(compare(cache, queries), cache.words).to(queries.dtype)
     return weights, weights @ cache.values

@@ -1,15 +1,15 @@
 """Attention of each query to the keys around its alignment (Herold and Ney 2023, equation 1).
 
 Query i sees key j if ``|j - b_i| <= w``.  On a CPU, queries are processed in blocks.  A block is
-multiplied only with the range of keys that its queries can see, a view of all keys.  The backward
+multiplied only with the range of keys that its queries can see, without copying them.  The backward
 pass recomputes the weights of each block, so that no matrix of queries times keys is stored: memory
 grows linearly with the length and does not depend on the window.
 
 On a GPU this would launch many small kernels.  There every block of queries gets a copy of the keys
 that it can see, and blocks become rows of one batch, in a single call of torch's fused kernel.
 Memory grows linearly with the length too: a block of 64 queries copies 64 + 2 w keys and has a mask
-with as many columns.  In self-attention these keys are overlapping stretches of the same width, so
-that the CPU need not wait for the GPU.
+with as many columns.  In self-attention over more keys than that, all blocks see equally many keys,
+so the CPU need not wait for the GPU to compute this number.
 
 Shapes: B batch rows, H heads, I queries, J keys, head size d.
 """
@@ -39,8 +39,9 @@ class Window(NamedTuple):
             the range of keys.  None for ``first``, ``first`` + 1, ..., as in self-attention.
         size: number w of visible keys on each side of the center.
         causal: whether keys after the center are hidden, as in a decoder.
-        key_padding: (B, J) True at padding, None if there is none.
-        farthest: maximum relative position r; keys farther away share its vector.  None for w.
+        key_padding: (B, J) True at padding; None without padding.
+        farthest: maximum relative position r, whose vector all keys farther away share; None for
+            r = w.
         first: index of the key that the first query is aligned to if ``centers`` is None.
     """
 
@@ -52,10 +53,10 @@ class Window(NamedTuple):
     first: int = 0
 
     def with_centers(self, q: Tensor) -> "Window":
-        """Return the window; if its ``centers`` are None, set them, counting from ``first``.
+        """Return the window; ``centers`` that are None become ``first``, ``first`` + 1, and so on.
 
         Args:
-            q: (B, H, I, d) queries, used for their shape and device only.
+            q: (B, H, I, d) queries, of which only shape and device are used.
         """
         if self.centers is not None:
             return self
@@ -73,7 +74,7 @@ class Window(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """Maximum relative position r, whose vector all keys farther away share."""
+        """Maximum relative position r; all keys farther away share its vector."""
         return self.size if self.farthest is None else self.farthest
 
     def relative_index(self, distance: Tensor) -> Tensor:
@@ -121,10 +122,10 @@ def window_attention(
         q: (B, H, I, d) queries, already scaled.
         k, v: (B, H, J, d) keys and values.
         window: visible keys of each query.
-        relative: (2 r + 1, d) vectors of relative positions, whose products with the query are
-            added to the logits; None without relative positions.
+        relative: (2 r + 1, d) vectors of the relative positions from -r to r, whose products with
+            the query are added to the logits; None without relative positions.
         dropout: dropout probability of attention weights.
-        block_size: queries in a block.
+        block_size: number of queries in a block.
 
     Returns:
         (B, H, I, d) output; zeros for queries that see no key.
@@ -178,7 +179,11 @@ class _BlockwiseAttention(torch.autograd.Function):
 
 
 def _weights(q, k, relative, window: Window, block: _Block) -> Tensor:
-    """Compute (B', H, I', J') attention weights of a block; zeros for queries that see no key."""
+    """Compute (B', H, I', J') attention weights of a block; zeros for queries that see no key.
+
+    The block has B' rows, I' queries and J' keys; ``q``, ``k`` and ``relative`` are those of
+    :func:`window_attention`.
+    """
     queries = q[block.rows, :, block.queries]
     logits = queries @ k[block.rows, :, block.keys].transpose(-1, -2)
     if relative is not None:
@@ -190,7 +195,10 @@ def _weights(q, k, relative, window: Window, block: _Block) -> Tensor:
 
 
 def _by_offset(d_logits: Tensor, window: Window, block: _Block) -> Tensor:
-    """Sum the gradients of logits over keys of the same relative position: (B', H, I', 2 r + 1)."""
+    """Sum each query's gradients of logits over the keys that share a relative position vector.
+
+    Shape: (B', H, I', 2 r + 1) for the B' rows and I' queries of a block.
+    """
     offsets = window.offsets(block).expand(-1, d_logits.size(1), -1, -1)
     summed = d_logits.new_zeros(*d_logits.shape[:3], 2 * window.reach + 1)
     return summed.scatter_add_(-1, offsets, d_logits)
@@ -275,10 +283,10 @@ Seen = Tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def _stretches(window: Window, k: Tensor, v: Tensor, blocks: int, block_size: int) -> Seen:
-    """Return each block's visible keys and values, their distances from the centers, and a mask.
+    """Return the keys, values, distances and mask of all blocks (``Seen``) if ``centers`` is None.
 
-    The mask is True at keys that a query does not see.  The queries have consecutive
-    centers, so the keys of a block are a slice of all keys.
+    Consecutive queries are then aligned to consecutive keys, so the keys of each of the ``blocks``
+    blocks are a slice of all keys.
     """
     width = block_size + window.size + window.after
     before = window.size - window.first
@@ -323,6 +331,11 @@ def _gathered(window: Window, k: Tensor, v: Tensor, block_size: int) -> Seen:
 
 
 def _of_blocks(x: Tensor, columns: Tensor) -> Tensor:
-    """Gather the keys (B, H, J, d) at the columns (B, M, J') of M blocks: (B * M, H, J', d)."""
+    """Gather the keys or values of each block; return (B * M, H, J', d) for M blocks.
+
+    Args:
+        x: (B, H, J, d) keys or values.
+        columns: (B, M, J') indices of the keys of each block.
+    """
     rows = torch.arange(len(x), device=x.device).view(-1, 1, 1)
     return x.transpose(1, 2)[rows, columns].transpose(2, 3).flatten(0, 1)

@@ -19,12 +19,12 @@ logger = logging.getLogger(__name__)
 
 
 def is_new(parameter: nn.Parameter) -> bool:
-    """Return whether a parameter is new, that is, its architecture says that starts lack it."""
+    """Return whether a parameter is new, that is, one that pre-trained models lack."""
     return getattr(parameter, "param_group", None) == NEW
 
 
 def freeze_pretrained(model: nn.Module) -> None:
-    """Freeze all parameters of a model except the new ones.
+    """Freeze all parameters of a model except those that pre-trained models lack.
 
     Raises:
         UserError: the model has no new parameters.

@@ -1,7 +1,7 @@
 """Readers of source texts, references and translations in published formats.
 
-:func:`read_input` detects the format by the content of a file, which it reads only once, so that
-``<(command)`` works.  ``FILE#NAME`` chooses a text from a file with several.
+:func:`read_input` detects the format from the content of a file, which it reads only once, so that
+``<(command)`` works.  ``FILE#NAME`` selects one of several texts in a file.
 """
 
 import argparse
@@ -48,8 +48,8 @@ def read_input(
 
     Args:
         path: file, ``FILE#NAME`` for the text ``NAME`` of a file with several, or
-            ``FILE#doc=FIELD,segment=FIELD,text=FIELD,system=FIELD`` for records whose fields have
-            other names.
+            ``FILE#doc=FIELD,segment=FIELD,text=FIELD,system=FIELD`` for records with unusual field
+            names.
         role: ``source``, ``reference`` or ``system``: the kind of text to look for in the file.
         name: name of the system, for files with several systems.
         plain: True to read the file as plain text, whatever its content looks like.

@@ -1,6 +1,6 @@
 """Files of records: JSON lines, other JSON, and tables separated by tabs, commas or semicolons.
 
-Each reader yields for every record its place in the file, for messages, and its fields.
+For each record, a reader yields its place in the file (for messages) and its fields.
 """
 
 import csv
@@ -101,7 +101,7 @@ def has_tabs_throughout(text: str) -> bool:
 
 
 def json_records(text: str, path: str) -> Records:
-    """Yield the place and the fields of each record in JSON lines.
+    """Yield the location (path and line) and the fields of each record in JSON lines.
 
     Raises:
         UserError: a line is not a JSON object.
@@ -147,10 +147,11 @@ def json_values(text: str, path: str) -> Records:
 
 
 def table_records(text: str, path: str, separator: str = "\t", header: bool = True) -> Records:
-    """Yield the place and the cells, by column name, of each row of a table.
+    """Yield each row's place in the file, for messages, and its cells by column name.
 
-    In a table separated by tabs, quotation marks are text unless :func:`is_quoted`, and only line
-    feeds end a row.  Other tables are CSV, whose cells may be quoted and then contain line breaks.
+    In a tab-separated table that is not quoted (see :func:`is_quoted`), quotation marks are part of
+    the text, and only line feeds end a row.  Other tables are read as CSV, whose quoted cells may
+    contain line breaks.
 
     Args:
         text: content of the file.
@@ -214,8 +215,8 @@ def _rows(text: str, path: str, separator: str) -> Iterator[Tuple[int, List[str]
 def _is_header(names: List[str], mark: str) -> bool:
     """Return whether the cells of a line look like the names of columns.
 
-    Two known field names are enough, or one if each cell is a single word.  In a line split at
-    tabs, the name of a document id field is enough.
+    Two supported field names suffice, or one if each cell is a single word.  In a line split at
+    tabs, the name of a document id field suffices.
 
     Args:
         names: cells of the line.

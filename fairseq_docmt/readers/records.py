@@ -75,8 +75,8 @@ class Wanted(NamedTuple):
         """Return advice, for an error message, on how to read a field with an unusual name.
 
         Args:
-            what: description of the field, such as "of the document".
-            names: what to give after ``#``.
+            what: phrase that describes the field, such as "of the document".
+            names: what to write after ``FILE#``, such as ``doc=FIELD,text=FIELD``.
         """
         if self.by_name:
             return f"name the field {what} as FILE#{names}"
@@ -125,11 +125,16 @@ def read(records: Records, path: str, wanted: Wanted) -> Documents:
 def _of_one_system(records: list, path: str, wanted: Wanted) -> Tuple[Wanted, list]:
     """Select the records of one system if a field names the system of each record.
 
-    Such files repeat source and reference for each system, so these are read from the records of
-    the first system.
+    A file with several systems repeats the source and the reference for each of them, so these two
+    are read from the records of the first system.
 
     Returns:
-        ``wanted``, with ``chosen`` set to None if it named the system, and the selected records.
+        ``wanted``, with ``chosen`` set to None if it is the name of a system; and the selected
+        records, or all records if there is nothing to select.
+
+    Raises:
+        UserError: no record has the field that the user gave for the system, or there are several
+            systems and none is chosen.
     """
     names = [wanted.fields["system"]] if "system" in wanted.fields else SYSTEM_FIELDS
     systems = [value_of(record, names) for _, record in records]
@@ -153,16 +158,17 @@ def _of_one_system(records: list, path: str, wanted: Wanted) -> Tuple[Wanted, li
 
 
 def row_of(where: str, record: dict, wanted: Wanted, without_text: bool = False) -> Tuple[str, Row]:
-    """Return the document id of a record, and its segment.
+    """Return the document id and the segment of a record.
 
     Args:
-        where: place in the file.
+        where: location of the record, for messages.
         record: fields of the record.
         wanted: choice of the text to read.
         without_text: True to leave the text of the segment out (None).
 
     Raises:
-        UserError: the record lacks a document id or the wanted text.
+        UserError: the record lacks a document id, the wanted text, or a segment field chosen by the
+            user.
     """
     fields = wanted.fields
     name = value_of(record, [fields["doc"]] if "doc" in fields else DOCUMENT_FIELDS)
@@ -287,10 +293,10 @@ def _only(where: str, values: dict, fields: List[str], name: Optional[str]):
     """Return the value of the named system, or the only value if that system is missing.
 
     Args:
-        where: place of the record in messages.
+        where: file and line or number of the record, for messages.
         values: field with nested values, such as system -> text.
-        fields: names that lead to this field, for messages.
-        name: name of the system; None for other roles.
+        fields: path to this field in the record, for messages.
+        name: name of the system; None for a source or reference.
 
     Raises:
         Lacks: there are no values.

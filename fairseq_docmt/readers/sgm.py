@@ -40,7 +40,7 @@ class SgmDocument(NamedTuple):
 
 
 def is_sgm(text: str) -> bool:
-    """Return whether a text has documents and segments with the tags of SGM."""
+    """Return whether a text looks like SGM, with ``<doc>`` and ``<seg>`` tags."""
     return text.lstrip()[0] == "<" and bool(DOC.search(text) and SEG.search(text))
 
 

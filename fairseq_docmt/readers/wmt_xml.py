@@ -26,9 +26,9 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
     """Read the documents of a WMT XML file.
 
     Raises:
-        UserError: the file is not valid XML; a document lacks the wanted text or has several texts
-            that may be meant; two documents or segments have the same id; or only some segments of
-            a document have an id.
+        UserError: the file is not valid XML; a document (or, for references, every document) lacks
+            the wanted text; a document has several texts and ``wanted`` does not choose one; two
+            documents or segments have the same id; or only some segments of a document have an id.
     """
     documents = documents_of(parse(text, path), path)
     found, lacks = [], []
@@ -46,7 +46,7 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
 
 
 def _language(documents, wanted: Wanted) -> Optional[str]:
-    """Return the language of the texts of a role; None unless all name the same one."""
+    """Return the ``lang`` that all texts of the wanted role have in common, or None."""
     tag, _ = ELEMENTS[wanted.role]
     found = {text.get("lang") for element in documents for text in element.findall(tag)}
     return found.pop() if len(found) == 1 else None
@@ -70,7 +70,7 @@ def documents_of(root, path: str) -> list:
     """Return the ``doc`` elements of a file.
 
     Raises:
-        UserError: the file has no documents, or a document has no id or the id of another.
+        UserError: the file has no documents, a document has no id, or two have the same id.
     """
     documents = list(root.iter("doc"))
     if not documents:
@@ -104,9 +104,13 @@ def _document(element, path: str, wanted: Wanted) -> Document:
 
 
 def _without_text(element, path: str) -> Document:
-    """Return a document with empty segments instead of the wanted text, which it lacks.
+    """Return a document that lacks the wanted text, with None as the text of each segment.
 
-    There are as many segments as in the first of its texts that has any.
+    The segments are those of the first text in the document that has any.
+
+    Args:
+        element: XML element of the document.
+        path: file, for messages.
     """
     texts = (text for text in element.iterchildren(*(tag for tag, _ in ELEMENTS.values())))
     rows = next((rows for rows in ([*_rows(text, path)] for text in texts) if rows), [])

@@ -308,7 +308,7 @@ class DocumentTranslationTask(DocumentDataTask):
 
     @contextlib.contextmanager
     def scoring_references(self) -> Iterator[None]:
-        """Switch temporarily to a decoding that can score references, whatever the sentence order.
+        """Switch temporarily to a decoding that can score references in any order.
 
         The sliding-window task switches to ``--decoding window``; other tasks keep their decoding.
         """

@@ -69,7 +69,9 @@ class DocumentDataTask(PreparedTextTask):
     def source_spans(
         self, index: DocumentIndex, src_sizes, tgt_sizes=None
     ) -> Optional[Callable[[np.ndarray], np.ndarray]]:
-        """Return a function that adds sentences to spans on the source side; None to add none.
+        """Return a function that appends following sentences to the source side of spans, or None.
+
+        None, the default, means that both sides have the same spans.
 
         Args:
             index: sentences and documents.
@@ -86,7 +88,11 @@ class DocumentDataTask(PreparedTextTask):
         return {}
 
     def training_view(self, corpus: DocumentCorpus, trains: bool) -> DocumentView:
-        """Return the dataset of training or validation examples, including ``--sentence-data``.
+        """Return the examples of a training set, with ``--sentence-data``, or of a validation set.
+
+        Args:
+            corpus: corpus of the split.
+            trains: True for the training set, False for validation.
 
         Raises:
             UserError: the sentence pairs to mix in are missing or damaged, or were binarised with
@@ -156,7 +162,7 @@ class DocumentDataTask(PreparedTextTask):
                 _training_examples.add_to(view, corpus, trains and path == paths[0])
 
     def learn_from(self, corpus: DocumentCorpus) -> None:
-        """Estimate from the training corpus what decoding needs; the base class needs nothing."""
+        """Compute statistics of the training corpus for decoding; the base class computes none."""
 
     def limits(self, src_sizes, tgt_sizes=None) -> list:
         """Return the token limits of a span: for each side, sentence sizes and their maximum sum.

@@ -117,7 +117,7 @@ class DecodingInput:
         return units
 
     def encoded(self, lines: Iterable[str], encode: Callable[[str], str]) -> List[str]:
-        """Tokenize input lines; drop a byte order mark at the beginning of the input.
+        """Return tokenized input lines, without a byte order mark at the beginning of the input.
 
         Args:
             lines: raw lines.
@@ -191,7 +191,7 @@ class DecodingInput:
         """Return an iterator over the batches of a corpus to decode.
 
         Args:
-            units: corpus, cut into sentences that are translated together.
+            units: corpus, divided into decoding units.
             *args, **options: arguments of fairseq's ``get_batch_iterator``.
 
         Raises:

@@ -88,7 +88,10 @@ class LaneStates:
             )
 
     def gather(self) -> None:
-        """Gather the document states of all processes for a checkpoint; all must call this."""
+        """Gather the document states of all processes for a checkpoint.
+
+        Every process must call this.
+        """
         if distributed_utils.get_data_parallel_world_size() == 1:
             return
         states = [None] * distributed_utils.get_data_parallel_world_size()

@@ -161,7 +161,7 @@ def report_of_optimizer(optimizer) -> None:
 
 
 def report_of_model(task, cfg) -> None:
-    """Warn about options of the model that differ from the checkpoint that training starts from.
+    """Warn about model options that differ from those of the checkpoint that training starts from.
 
     Dropout may differ unless training resumes.
 

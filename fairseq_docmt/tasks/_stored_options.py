@@ -42,8 +42,8 @@ class StoredOptions:
 
         Args:
             task_state: state of the task in the checkpoint.
-            override: whether the command line overrides the checkpoint, which may then even be of a
-                different task; options in neither of them take their defaults.
+            override: whether the command line takes precedence over the checkpoint, even if that is
+                of another task; options that neither sets take their defaults.
             resumed: path of the checkpoint if training resumes from it, for messages; else None.
 
         Raises:
@@ -79,7 +79,7 @@ class StoredOptions:
         return {**self.chosen(), **stored}
 
     def _of_another_task(self) -> Dict[str, Any]:
-        """Return the option values for a checkpoint of a stock fairseq task, which stores none."""
+        """Return option values for a checkpoint that stores none, such as one of a stock task."""
         values = {**self.chosen(), **self.sentence_level, **self.given}
         if self.loaded is not None:
             self._check_ensemble(values)
@@ -88,7 +88,7 @@ class StoredOptions:
         return values
 
     def _known(self, stored: dict) -> Dict[str, Any]:
-        """Return those stored values that belong to options or learned values of this task."""
+        """Return the stored options and learned values that this task has too."""
         return {name: stored[name] for name in {**self.defaults, **self.learned} if name in stored}
 
     def _check_ensemble(self, stored: dict) -> None:

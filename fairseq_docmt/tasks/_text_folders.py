@@ -68,13 +68,13 @@ def refuse_training_set_in_validation(cfg) -> None:
 
 
 def _check_languages(cfg) -> None:
-    """Refuse a language given without the other one if it contradicts the data folder.
+    """Refuse a source or target language that is given alone and contradicts the data folder.
 
-    fairseq ignores a single language, and infers both from the folder.
+    fairseq ignores such a language, and infers both languages from file names in the folder.
 
     Raises:
-        UserError: the language contradicts the folder, no file name in the folder shows languages,
-            or a file name shows them ambiguously.
+        UserError: the language contradicts the folder, or its file names do not show both languages
+            clearly.
     """
     if cfg.source_lang and cfg.target_lang:
         return

@@ -1,4 +1,4 @@
-"""Languages, dictionaries and preprocessing of the text that a checkpoint was trained with."""
+"""Languages, dictionaries and preprocessing of the text that a checkpoint was trained on."""
 
 import hashlib
 import logging
@@ -36,7 +36,7 @@ def describe(cfg, src_dict: Dictionary, tgt_dict: Dictionary) -> dict:
         src_dict, tgt_dict: dictionaries of source and target.
 
     Raises:
-        UserError: the description of the text in the data folder is damaged.
+        UserError: the data folder's description of its text is damaged or names a missing model.
     """
     folder = utils.split_paths(cfg.data)[0] if cfg.data else ""
     forms = read_text_forms(folder)
@@ -226,11 +226,11 @@ class PreparedTextTask(TranslationTask):
         self.state.merge_state_dict({KEY: self.training_text})
 
     def load_state_dict(self, state_dict):
-        """Load the task state of a checkpoint, which must have been trained with the same text.
+        """Load the task state of a checkpoint that was trained with the same kind of text.
 
         Raises:
-            UserError: it was trained with other text, and ``--override-checkpoint-options`` is
-                not given.
+            UserError: the languages, dictionaries or preprocessing differ, and
+                ``--override-checkpoint-options`` is not given.
         """
         if not self.cfg.override_checkpoint_options:
             refuse_other_text(state_dict.get(KEY), self.training_text)

@@ -155,7 +155,12 @@ class ValidationBleu:
         return metric.corpus_score(hypotheses, [references])
 
     def _warn(self, references: List[str], tokenized: bool) -> None:
-        """Warn once if BLEU is computed over subwords or over tokens with entities (``&quot;``)."""
+        """Warn once if BLEU is computed over subwords or over tokens with entities (``&quot;``).
+
+        Args:
+            references: references of a batch, in which to look for subwords and entities.
+            tokenized: value of ``--eval-tokenized-bleu``; if True, entities are accepted.
+        """
         piece, entity = sign_in(references, SUBWORD), sign_in(references, ENTITY)
         if self._warned or not (piece or entity and not tokenized):
             return

@@ -114,13 +114,16 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
     # ---- data ----------------------------------------------------------------------------------
 
     def learn_from(self, corpus: DocumentCorpus) -> None:
-        """Compute the ratio of target to source tokens, by which decoding estimates lengths."""
+        """Compute the ratio of target to source tokens, to estimate target lengths in decoding."""
         self.options["target_ratio"] = target_ratio(corpus)
 
     def view_options(self, trains: bool) -> dict:
         """Return the task-specific arguments of :class:`DocumentView`, the dataset of examples.
 
         The ``id`` of an example is the line id of its first sentence.
+
+        Args:
+            trains: unused; the arguments are the same for training and validation.
         """
         return {"id_of_last": False}
 

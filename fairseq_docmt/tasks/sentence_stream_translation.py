@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class SentenceStreamTranslationConfig(DocumentTranslationConfig):
-    """Options of ``sentence_stream_translation``: sentences of a document per batch, decoding."""
+    """Options of ``sentence_stream_translation``: decoding, and sentences per lane in a batch."""
 
     decoding: Decoding = decoding_option("sentence_stream_translation")
     chunk_sentences: int = field(
@@ -196,10 +196,10 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         return _without_fillers(sample, criterion, result)
 
     def optimizer_step(self, optimizer, model, update_num):
-        """Update the parameters; before a checkpoint, gather all processes' document states.
+        """Update the parameters; if a checkpoint is due, gather all processes' document states.
 
-        This is for checkpoints by number of updates (``--save-interval-updates``,
-        ``--max-update``); before others there is a validation, which gathers the states.
+        A checkpoint is due according to ``--save-interval-updates`` or ``--max-update``.  Other
+        checkpoints follow a validation, at the beginning of which the states are gathered.
         """
         super().optimizer_step(optimizer, model, update_num)
         done, interval = update_num + 1, self.cfg.save_interval_updates

@@ -142,7 +142,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
             )
 
     def _report_validation(self) -> None:
-        """Warn if the BLEU of ``--eval-bleu`` is not of the decoding that translates documents."""
+        """Warn if ``--eval-bleu`` does not decode in the way in which documents are translated."""
         if not self.cfg.eval_bleu or self.options["window_size"] == 1:
             return
         decoding = str(plain(self.cfg.decoding) or "sequential")
@@ -180,10 +180,10 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         }
 
     def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
-        """Return the (windows, 2) spans of sentences that are training or validation windows.
+        """Return the (windows, 2) sentence spans of the training or validation windows.
 
-        For training with ``--window-stride`` or ``--sample-window-size``, the result is a function
-        that draws the windows for an epoch.
+        For training (``trains``) with ``--window-stride`` or ``--sample-window-size``, the result
+        is a function that draws the windows for an epoch.
         """
         limits = self.limits(corpus.src_sizes, corpus.tgt_sizes)
         cut = partial(window_spans, corpus.index, self.options["window_size"], limits)

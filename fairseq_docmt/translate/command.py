@@ -9,7 +9,7 @@ Input formats; the output has the same format, with translations added or in pla
   text       one sentence per line, documents separated by blank lines or given by --docids; with
              --split-sentences lines are paragraphs and a file is one document
   jsonl      one JSON object per segment or document, with doc_id and source or text; it gets the
-             field hypothesis, and nbest
+             field hypothesis and, with --nbest, the field nbest
   table      the same fields as columns separated by tabs; it gets the column hypothesis
   WMT XML    documents with src; they get hyp
   SGM        a srcset of older WMT tasks; it becomes a tstset
@@ -112,10 +112,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def with_values(words: List[str], parser: argparse.ArgumentParser) -> List[str]:
-    """Join options that the parser does not know with their values, as ``--name=value``.
+    """Join each unknown option and its value as ``--name=value``.
 
-    The parser would take the values for inputs.  A word after such an option is its value, unless
-    it is a file or folder.
+    Otherwise the parser would take the value for an input.  The word after an unknown option is its
+    value, unless it is another option, a file or a folder.
     """
     joined: List[str] = []
     for word in words:
@@ -223,10 +223,14 @@ def _has_gpu() -> bool:
 
 
 def _sizes(device: str) -> Tuple[int, int, int]:
-    """Return a device's limits: documents and segments translated together, tokens per batch.
+    """Return how much to translate together on a device.
+
+    Returns:
+        Maximum numbers of documents and of segments to translate together, and of tokens in a
+        batch.
 
     Raises:
-        UserError: there is no such device.
+        UserError: the device is unknown.
     """
     kind = device.partition(":")[0]
     if kind not in SIZES:

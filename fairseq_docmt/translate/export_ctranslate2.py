@@ -75,7 +75,10 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _check(file) -> None:
-    """Refuse checkpoints whose architecture or task CTranslate2 does not support.
+    """Refuse a checkpoint whose architecture or task CTranslate2 does not support.
+
+    Args:
+        file: content of the checkpoint, from :func:`read_checkpoint`.
 
     Raises:
         UserError: the model is not supported; the message names the architecture or task.
@@ -92,7 +95,7 @@ def _check(file) -> None:
 
 
 def _converter(file, hub):
-    """Return a CTranslate2 converter that takes the parameters from the model in ``hub``."""
+    """Return a CTranslate2 converter for the checkpoint ``file``, whose model is in ``hub``."""
     engine = ctranslate2()
     from ctranslate2.converters import fairseq as of_fairseq
 

@@ -46,12 +46,12 @@ class ExportedModel:
     Attributes:
         source_lang, target_lang: languages of source and translation.
         window_size, next_sentences: values of ``--window-size`` and ``--next-sentences`` in
-            training; ``window_size`` is None for a model of documents.
+            training; ``window_size`` is None for a model trained on whole documents.
         separator: word between sentences.
         document_start: word before the first sentence of a document, or None.
         max_tokens: maximum number of tokens that the model can read or write.
         max_document_tokens: maximum number of target tokens of a part of a document.
-        target_ratio: ratio of target tokens to source tokens.
+        target_ratio: target tokens per source token, to estimate target lengths.
     """
 
     source_lang: str
@@ -169,8 +169,8 @@ class ExportedTranslator:
         """Return the subwords of a raw sentence, after checking that it can be translated.
 
         Args:
-            sentence: the text.
-            place: where the sentence stands, for error messages.
+            sentence: raw sentence.
+            place: location of the sentence, for error messages.
 
         Raises:
             UserError: the sentence has no words after tokenization, or has a special symbol of the
@@ -241,7 +241,7 @@ class ExportedTranslator:
         return [(int(a), int(b)) for a, b in part_spans(index, length, [(sizes, most)])]
 
     def _first(self, document: List[List[str]], place: int) -> int:
-        """Return the start of the longest window that fits the model.
+        """Return the index of the first sentence of the longest window that fits the model.
 
         The window ends with sentence ``place``.
         """
@@ -311,7 +311,8 @@ class ExportedTranslator:
 
         Args:
             documents: subwords of all sentences.
-            spans: (document index, first sentence, end) of each span.
+            spans: document index, first sentence and (exclusive) end of each span.
+            search: options of the engine.
 
         Returns:
             The translations of the sentences of each span.
@@ -335,7 +336,10 @@ class ExportedTranslator:
         return results
 
     def _sequential(self, documents, search: dict) -> List[List[List[Found]]]:
-        """Translate sentence by sentence, each given the translations of earlier sentences."""
+        """Translate sentence by sentence, with earlier translations as prefix; return n-best lists.
+
+        ``search`` has arguments for CTranslate2's ``translate_batch``.
+        """
         found: List[list] = [[] for _ in documents]
         written: List[list] = [[] for _ in documents]
         begins = [self._begins(document) for document in documents]
@@ -350,16 +354,16 @@ class ExportedTranslator:
         return found
 
     def _sentences(self, sources, prefixes, is_last: bool, search: dict) -> List[list]:
-        """Translate the next sentence of each source, after a given beginning of the translation.
+        """Translate the next sentence of each source, continuing the translation so far.
 
         Args:
             sources: subwords of windows or document parts.
-            prefixes: subwords with which their translations begin.
-            is_last: whether the sentence is the last of its source, and ends with ``</s>``.
-            search: options of the engine.
+            prefixes: subwords of the translations so far.
+            is_last: whether each sentence is the last of its source, so that it ends with ``</s>``.
+            search: arguments for CTranslate2's ``translate_batch``.
 
         Returns:
-            Subwords and scores of the translations of each sentence, the best first.
+            For each sentence, its translations as (subwords, score), the best first.
         """
         end, other = END, self._model.separator
         if not is_last:

@@ -171,7 +171,7 @@ class Table:
 
 
 def _of_rows(name: str, rows: List[Row]) -> Document:
-    """Return a document with the segments in the order of the file.
+    """Return a document whose segments keep the order of ``rows``, whatever their numbers.
 
     Raises:
         UserError: two segments have the same number.

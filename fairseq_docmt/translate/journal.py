@@ -56,7 +56,11 @@ class Journal:
             self._write({"run": run})
 
     def _read(self, run: str) -> int:
-        """Read finished documents; return the file position after the last complete line."""
+        """Read finished documents; return the file position after the last complete line.
+
+        Raises:
+            UserError: the file is damaged, or belongs to a run other than ``run``.
+        """
         end = 0
         if not os.path.isfile(self._path):
             raise UserError(f"{self._path} is no file; remove it to begin anew")

@@ -96,11 +96,11 @@ class BeamMemory(NamedTuple):
         return self.shares.size(2)
 
     def write(self, phi_k: Tensor, v: Tensor) -> "BeamMemory":
-        """Add one token per beam to the memory.
+        """Return the memory with one more token per beam.
 
         Args:
-            phi_k: (H, B, N, F) key features.
-            v: (H, B, N, D) values.
+            phi_k: (H, B, N, F) key features, F for each head and beam.
+            v: (H, B, N, D) values of size D.
         """
         memory = self
         if self.keys is None:
@@ -126,11 +126,11 @@ class BeamMemory(NamedTuple):
         """Attend from one query per beam to the beam's history.
 
         Args:
-            phi_q: (H, B, N, F) query features of H heads, B sentences and N beams.
+            phi_q: (H, B, N, F) query features, F for each of H heads, B sentences and N beams.
             floor: minimum denominator.
 
         Returns:
-            (H, B, N, D) output of attention.
+            (H, B, N, D) output of attention, with the size D of the values.
         """
         if self.used > 0 and step_kernels.can_serve(phi_q, self.rounded, self.keys, self.values):
             return self._read_by_kernel(phi_q, floor)
@@ -163,7 +163,11 @@ class BeamMemory(NamedTuple):
         )
 
     def decay(self, gate: Tensor) -> "BeamMemory":
-        """Multiply the history of each beam by its gate: (H, B, N), or (1, B, N) if shared."""
+        """Return the memory with each beam's history multiplied by its gate.
+
+        Args:
+            gate: (H, B, N) gates; (1, B, N) if all heads share a gate.
+        """
         gate = gate.unsqueeze(-1)
         weights = None if self.weights is None else self.weights * gate
         return self._replace(shares=self.shares * gate, weights=weights)
@@ -183,10 +187,10 @@ class BeamMemory(NamedTuple):
         return self._of_summaries(sums, norms, ones, self.rounded.dtype)
 
     def _summaries_of_beams(self) -> Tuple[Tensor, Tensor]:
-        """Copy the summary of each beam, zeros if it has none.
+        """Copy the summary of each beam, or zeros for a beam without a summary.
 
         Returns:
-            Sums (H, B, N, F, D) and norms (H, B, N, F) of H heads, B sentences and N beams.
+            (H, B, N, F, D) sums and (H, B, N, F) norms, as in :class:`BeamMemory`.
         """
         heads, bsz, known, features, values = self.sums.shape
         if known == 0:

@@ -81,13 +81,13 @@ class SentenceGate(nn.Module):
     def forward(
         self, x: Tensor, separators: Tensor, token_weight: Optional[Tensor] = None
     ) -> SentenceWeights:
-        """Compute decay and token weights of whole sequences.
+        """Compute the decay and the token weights of whole sequences.
 
         Args:
             x: (B, T, C) representations.
             separators: (B, T) True at separators.
-            token_weight: (H, B, 1) weight of the tokens of the sentence that the first token
-                continues; None at the start of a document.
+            token_weight: (H, B, 1) token weight of the sentence already begun, for H gates; None
+                at the start of a document.
         """
         at_separators = self.log_gate(x).permute(2, 0, 1).masked_fill(~separators, 0.0)
         log_decay = F.pad(at_separators, (1, 0))
@@ -151,7 +151,7 @@ class CausalState(NamedTuple):
 
 
 class CausalRFA(_RFA):
-    """Causal attention over target tokens, with an optional sentential gate."""
+    """Causal random feature attention over target tokens, with an optional sentential gate."""
 
     @property
     def weight_heads(self) -> int:
@@ -185,8 +185,8 @@ class CausalRFA(_RFA):
         Args:
             x: (B, T, C) input; in a single step (B * N, C), the N beams of a sentence adjacent.
             padding: (B, T) True at padding; None without padding.
-            before: state before the first token, one row per sentence or, in a single step, with N
-                beams; None to start without history.
+            before: state before the first token, with one beam per sentence for whole sequences and
+                N beams for a single step; None to start without history.
             need_state: whether to return the state after the last token.
             separators: (B, T) True at separators, required with a gate. In a single step (B * N,),
                 or None if no token is a separator.
@@ -273,10 +273,11 @@ class SourceFeatures(NamedTuple):
 
     Attributes:
         summary: summary of all source tokens; None if keys and values are stored instead.
-        keys: (H, B, S, F) key features of H heads; None with a summary.
+        keys: (H, B, S, F) F key features for each of H heads; None with a summary.
         values: (H, B, S, d) values; None with a summary.
         weights: (H, B, S) key weights; None with a summary.
-        matrices: (H, d, D) random matrices of the key features; queries must use the same.
+        matrices: (H, d, D) matrices of D random vectors for the key features; queries must use
+            the same.
     """
 
     summary: Optional[Summary]
@@ -352,7 +353,7 @@ class CrossRFA(_RFA):
         return SourceFeatures(None, phi_k, values, weights, matrices)
 
     def _key_weights(self, k, source, padding, separators) -> Tensor:
-        """Compute (H, B, S) weights of keys ``k``, (H, B, S, d); 0 at padding.
+        """Compute the (H, B, S) weights of keys ``k`` (H, B, S, d); weights of padding are 0.
 
         A weight is the product of the rescaling factor, the decay by the gate, the token weight and
         the constant factor of key features.
@@ -402,7 +403,7 @@ class CrossRFA(_RFA):
 
 
 class EncoderRFA(CrossRFA):
-    """Self-attention of source tokens with the interface of fairseq's attention."""
+    """Random feature self-attention of source tokens, with the interface of fairseq's attention."""
 
     def forward(self, query, key, value, key_padding_mask=None, attn_mask=None, **_):
         """Attend from every source token to all source tokens.

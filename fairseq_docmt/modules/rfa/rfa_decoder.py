@@ -21,7 +21,12 @@ from fairseq_docmt.modules.rfa.rfa_attention import (
 
 
 def feature_options(cfg, random_vectors: int, shared_pool: bool = False) -> FeatureOptions:
-    """Return the options of attention with ``random_vectors`` random vectors per head."""
+    """Return the options of random feature attention.
+
+    Args:
+        cfg: options of the model.
+        random_vectors, shared_pool: see :class:`FeatureOptions`.
+    """
     floor = cfg.denominator_floor
     return FeatureOptions(random_vectors, cfg.feature_map, cfg.random_matrices, floor, shared_pool)
 
@@ -96,7 +101,8 @@ class RFATransformerDecoder(StatefulDecoder):
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """Compute features by linear-time attention over whole sequences (teacher forcing).
 
-        The extra outputs include ``log_decay``, the logarithm of the sentential gates.
+        The only extra output is ``log_decay``, the logarithm of the sentential gates;
+        ``weights_of`` has no effect.
         """
         source, padding, separators = batch_first_source(encoder_out)
         causal, cross = self._draw(self.causal_matrices), self._draw(self.cross_matrices)
@@ -151,5 +157,5 @@ class RFATransformerDecoder(StatefulDecoder):
         return (*self.extend_layers(x, state, bsz=state.bsz, **marks), None)
 
     def _separators(self, tokens):
-        """Return the mask of separators, None without a gate."""
+        """Return a mask that is True at ``<sep>``; None if the model has no sentence gate."""
         return tokens.eq(self.separator) if self.gated else None

@@ -67,7 +67,7 @@ class Lookup(NamedTuple):
 
     @classmethod
     def of(cls, cache: Cache, sources: Tensor, gate: CacheGate) -> "Lookup":
-        """Precompute products of caches and source states, (B, S, context_size), for all steps."""
+        """Compare caches with (B, S, context_size) source states, and project both for the gate."""
         # The number of queries of all beams and steps is typically at least this.
         gates = gate.of_context(sources)
         if cache.words.size(1) <= 2 * sources.size(1):
@@ -89,12 +89,12 @@ class Lookup(NamedTuple):
 
         Args:
             hidden: (rows, T, d) decoder states.
-            attention: (rows, T, S) attention weights.
+            attention: (rows, T, S) attention weights of the S source states.
             gate: gate of the cache.
 
         Returns:
-            (rows, T, I) slot probabilities; (rows, T, d) vectors read from the cache; and gates of
-            size g, (rows, T, g), which are 0 for an empty cache.
+            (rows, T, I) probabilities of the I slots; (rows, T, d) vectors read from the cache; and
+            (rows, T, g) gates of size g, which are 0 for an empty cache.
         """
         shape, documents = hidden.shape[:2], len(self.words)
         seen = attention.reshape(documents, -1, attention.size(-1))
@@ -202,15 +202,15 @@ class CacheDecoder(GRUDecoder):
         return stream.at_loss(features), extra
 
     def _lookup(self, cache: Cache, state: GRUState) -> Lookup:
-        """Return the contents of each row's cache and their products with the source states."""
+        """Compare each row's cache with the row's source states, as :meth:`Lookup.of` does."""
         sources = state.source.states.repeat_interleave(state.beams, dim=0)
         return Lookup.of(cache, sources, self.cache_gate)
 
     def prefill(self, new_tokens, encoder_out, incremental_state):
-        """Feed (B, T) right-padded tokens to the incremental state in a single pass.
+        """Read (B, T) right-padded tokens in a single pass; update the incremental state.
 
-        If the first call feeds a single token, as in a search, this and the following steps are
-        recorded for :meth:`next_doc_state`.
+        If the first call reads a single token, as in a search, all calls are recorded for
+        :meth:`next_doc_state`.
         """
         if stored_state(incremental_state) is None and new_tokens.size(1) == 1:
             trace = SearchTrace(len(encoder_out["stream"].starts))
@@ -325,8 +325,8 @@ class CacheDecoder(GRUDecoder):
         Args:
             logits: (rows, T, vocabulary) scores of the decoder.
             gate: (rows, T, 1) gate of the cache.
-            weights: (rows, T, I) slot probabilities.
-            known: (rows, T, I) words of the slots; negative for empty slots.
+            weights: (rows, T, I) probabilities of the I slots.
+            known: (rows, T, I) word index in each slot; negative for empty slots.
         """
         precise = at_least_single(logits.dtype)
         vocabulary = logits.to(precise).softmax(dim=-1)
@@ -343,7 +343,7 @@ class _Step(NamedTuple):
     Attributes:
         order: (rows,) former index of each row; None if the order is unchanged.
         tokens: (rows,) input tokens.
-        values: tensors of (rows, ...) recorded in this step.
+        values: (rows, ...) tensors to look up later, such as decoder states.
     """
 
     order: Optional[Tensor]
@@ -370,21 +370,21 @@ class SearchTrace:
         self._order = order if self._order is None else self._order[order]
 
     def add(self, tokens: Tensor, *values: Tensor) -> None:
-        """Record a step: the input tokens (rows,) and any number of values (rows, ...)."""
+        """Record the input tokens of a step, (rows,), and tensors computed in it, (rows, ...)."""
         # The generator changes its tensor of tokens in place.
         self._steps.append(_Step(self._order, tokens.clone(), values))
         self._order = None
 
     def find(self, tokens: Tensor, pad: int) -> Optional[List[Tensor]]:
-        """Look up the values recorded for one hypothesis per sentence.
+        """Look up the tensors recorded at each token of one hypothesis per sentence.
 
         Args:
             tokens: (B, T) right-padded hypotheses.
             pad: padding index.
 
         Returns:
-            List of values (B, T, ...), zero at padding; None if any of the hypotheses was not
-            visited by the search.
+            A (B, T, ...) tensor for each of the ``values`` of :meth:`add`, zero at padding; None
+            if the search did not visit all hypotheses in ``tokens``.
         """
         if not self._steps or tokens.size(1) > len(self._steps):
             return None

@@ -94,11 +94,11 @@ class ContextualGRU(AttentiveGRU):
         return context
 
     def look_back(self, inputs: Tensor, state: Tensor, seen: Tensor, remembered) -> Tensor:
-        """Compute the (rows, l) vector that summarises previous sentences for a step.
+        """Compute the (rows, context_dim) summary of previous sentences for one step.
 
         Args:
             inputs: (rows, input_dim) input of the step.
-            state: (rows, d) state before the step.
+            state: (rows, hidden_dim) state before the step.
             seen: (rows, source_dim) context vector of the current source sentence.
             remembered: result of :meth:`project_context`.
         """
@@ -125,7 +125,10 @@ class AttendingToPrevious(ContextualGRU):
         return context, self.context_key(context.states)
 
     def look_back(self, inputs, state, seen, remembered):
-        """Attend to the words of the previous sentence; return the (rows, l) context vector."""
+        """Return the (rows, context_dim) attention context of the previous sentence.
+
+        For the arguments, see :meth:`ContextualGRU.look_back`.
+        """
         context, keys = remembered
         query = self.context_query(torch.cat([inputs, state, seen], dim=-1))
         query = query.view(len(keys), -1, 1, keys.size(-1))
@@ -146,9 +149,9 @@ class GatedContext(ContextualGRU):
         init_uniform(self, hidden_dim)
 
     def look_back(self, inputs, state, seen, remembered):
-        """Return the gated (rows, l) summary of previous sentences.
+        """Gate the summary of previous sentences; see :meth:`ContextualGRU.look_back`.
 
-        It is zero in rows without previous sentences.
+        The result is zero in rows without previous sentences.
         """
         gate = torch.sigmoid(self.context_gate(torch.cat([inputs, state, seen], dim=-1)))
         vectors = remembered.states[:, 0].masked_fill(remembered.padding, 0.0)
@@ -159,9 +162,9 @@ def attend(query: Tensor, keys: Tensor, energy: Tensor, padding: Optional[Tensor
     """Compute additive attention weights.
 
     Args:
-        query: (B, N, 1, a) queries of size a.
+        query: (B, N, 1, a) N queries of size a in each row.
         keys: (B, S, a) keys.
-        energy: (a,) weights of the sum that gives the energy of a query and a key.
+        energy: (a,) vector v of the logits ``v' tanh(query + key)``.
         padding: (B, S) True at padding; None without padding.
 
     Returns:
@@ -203,8 +206,9 @@ class PreviousSentenceEncoder(ContextGRUEncoder):
     def encode(self, src_tokens, stream):
         """Encode sentences and, with the second GRU, the previous sentence of each.
 
-        The output also has ``context``, word states (B, W, 2 d) of the previous sentence and their
-        padding mask (B, W), and ``next_doc_state``, the document state after the batch.
+        The output also has ``context``, the (B, W, 2 d) states of the previous sentence's W words,
+        from a GRU of size d, and their (B, W) padding mask; and ``next_doc_state``, the document
+        state after the batch.
         """
         previous = PreviousSentences.of(src_tokens, stream, 1, self.padding_idx)
         states, _ = self.read(self.context_gru, previous.tokens)
@@ -248,11 +252,11 @@ class HierarchicalEncoder(ContextGRUEncoder):
         return {**output, "context": context, "next_doc_state": previous.doc_state}
 
     def _sum_up(self, vectors: Tensor, known: Tensor) -> Tensor:
-        """Summarise n sentence vectors of each row by a GRU, giving (rows, d).
+        """Summarise the n sentence vectors of each row with a GRU; return (rows, d).
 
         Args:
             vectors: (rows, n, d) vectors of the previous sentences.
-            known: (rows, n) True for sentences of the same document; other sentences are skipped.
+            known: (rows, n) True for sentences of the current document; others are skipped.
         """
         state = vectors.new_zeros(1, len(vectors), vectors.size(2))
         for sentence, there in zip(vectors.unbind(1), known.unbind(1)):

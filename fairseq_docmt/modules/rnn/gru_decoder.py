@@ -83,10 +83,10 @@ class AttentiveGRU(nn.Module):
             nn.init.uniform_(parameter, -(hidden_dim**-0.5), hidden_dim**-0.5)
 
     def project_source(self, states: Tensor, padding: Optional[Tensor]) -> AttendedStates:
-        """Compute the attention keys of a source and what its states add to the GRU's gates.
+        """Project encoder states to attention keys and to the gates of the GRU.
 
         Args:
-            states: (B, S, l) encoder states.
+            states: (B, S, l) encoder states of size l.
             padding: (B, S) True at padding; None without padding.
         """
         return AttendedStates(states, self.key_proj(states), self.source_gates(states), padding)
@@ -94,12 +94,12 @@ class AttentiveGRU(nn.Module):
     def forward(
         self, x: Tensor, state: Tensor, source: AttendedStates, gates: Optional[Tensor] = None
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """Run the recurrence.
+        """Run the GRU over T inputs, with attention to the source at every step.
 
         Args:
             x: (B * N, T, input_dim) inputs; the N beams of a sentence are adjacent.
             state: (B * N, d) state before the first step.
-            source: projected source of B sentences.
+            source: projected source of B sentences, with S states of size l.
             gates: (B * N, 3 d) constant added to the gates at every step, or None.
 
         Returns:
@@ -156,7 +156,7 @@ class Recurrence(NamedTuple):
 
 
 class GRUState(NamedTuple):
-    """Incremental state of the decoder for B sentences with N beams each.
+    """Incremental state of a decoder with GRUs of size d, for B sentences with N beams each.
 
     Attributes:
         hidden: (B * N, d) state of the lowest layer, which attends to the source; the beams of a
@@ -337,7 +337,7 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         return {"attn": [torch.cat([part.attention for part in parts])]}
 
     def _forward_sequence(self, tokens: Tensor, state: GRUState) -> Recurrence:
-        """Run all layers over whole sequences (rows, T) from a state; return a Recurrence."""
+        """Run all layers over (rows, T) tokens of whole sequences, starting from ``state``."""
         found = self._attend(tokens, state)
         if self.upper is None:
             return found
@@ -372,7 +372,7 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         return MAX_POSITIONS
 
     def _attend(self, tokens: Tensor, state: GRUState) -> Recurrence:
-        """Run the lowest layer, with attention, over (rows, T) tokens; return its results."""
+        """Run only the lowest layer, which attends to the source, over (rows, T) tokens."""
         words = self.dropout(self.embed_tokens(tokens))
         context = self._context_vector(state.history, len(tokens))
         return Recurrence(words, *self.attending(words, state.hidden, state.source, context))
@@ -380,15 +380,18 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
     def _context_vector(self, history, num_rows: int):
         """Return what earlier sentences add to the lowest layer's gates, (rows, 3 d), or None.
 
-        This base class does not read earlier sentences and returns None.
+        Subclasses compute it from ``history``, the representation of earlier sentences.  This base
+        class returns None.
         """
         return None
 
     def _features(self, words, hidden, contexts, attention, history):
-        """Compute features from words, states and attention contexts; also return extra outputs.
+        """Compute features from word embeddings, states and attention contexts.
 
-        Features are (rows, T, E) with embedding size E. Subclasses also use ``history``, the
-        representation of earlier sentences.
+        Subclasses also use ``history``, the representation of earlier sentences.
+
+        Returns:
+            (rows, T, E) features of embedding size E, and a dictionary of extra outputs.
         """
         features = torch.cat([hidden, words, contexts], dim=-1)
         return self.output_dropout(torch.tanh(self.readout(features))), {}

@@ -99,7 +99,16 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         }
 
     def read(self, gru: nn.GRU, tokens: Tensor, initial: Optional[Tensor] = None):
-        """Run a GRU over (rows, S) tokens, giving (rows, S, d) states and the last states."""
+        """Run a GRU over embedded tokens.
+
+        Args:
+            gru: the GRU.
+            tokens: (rows, S) tokens, padded on either side.
+            initial: initial states of all layers and directions; zeros by default.
+
+        Returns:
+            (rows, S, d) states, zeros at padding, and the last states of all layers.
+        """
         lengths = tokens.ne(self.padding_idx).sum(dim=1)
         # Packed sequences need right padding; the output has the padding of the tokens again.
         left = tokens[:, 0].eq(self.padding_idx)
@@ -158,7 +167,7 @@ def read_rows(
 
 
 def placed(values: Tensor, places: Tensor, size: int) -> Tensor:
-    """Copy N vectors to the indices ``places`` of a tensor of ``size`` vectors, otherwise zero.
+    """Return ``size`` vectors: the N ``values`` at the indices ``places``, and zeros elsewhere.
 
     For packed sequences this replaces torch's ``pad_packed_sequence``, which copies step by step;
     its backward pass copies the gradients of the whole batch at every step.

@@ -112,7 +112,14 @@ class SentenceVectors(nn.Module):
 
     @torch.no_grad()
     def last_states(self, sentences: List[Tensor]) -> Tensor:
-        """Compute unstandardised last states (rows, 2 * hidden_size) of both language models."""
+        """Compute the last states of both language models, without standardising them.
+
+        Args:
+            sentences: 1-D tensors of words, without ``</s>`` or padding.
+
+        Returns:
+            (sentences, 2 * hidden_size) states.
+        """
         order = sorted(range(len(sentences)), key=lambda row: len(sentences[row]))
         states = self.mean.new_empty(
             len(sentences), self.size, dtype=self.lstms[0].weight_ih_l0.dtype
@@ -255,9 +262,9 @@ class MemnetEncoder(GRUEncoder):
                 consecutive. None for isolated sentences.
 
         Returns:
-            Output of :class:`GRUEncoder` with two further lists: ``source_cells`` has the memory
-            cells [(B, 2 d)], or is empty without source memory or documents; ``readings`` is empty
-            until the memories are read.
+            Output of :class:`GRUEncoder` with two further lists: ``source_cells`` has the
+            [(rows, 2 d)] cells that :class:`SourceMemory` returns, or is empty without source
+            memory or ``documents``; ``readings`` is empty until the memories are read.
         """
         output = super().forward(src_tokens, src_lengths, **kwargs)
         cells = []

@@ -40,16 +40,16 @@ class LengthRatio(nn.Module):
         self.documents += len(targets)
 
     def value(self) -> float:
-        """Return the average so far, 1 before the first document."""
+        """Return the average ratio of the documents so far; 1 before the first document."""
         documents = int(self.documents)
         return int(self.total) / (documents * self.UNITS) if documents > 0 else 1.0
 
     @classmethod
     def of_totals(cls, sources: int, targets: int) -> "LengthRatio":
-        """Create a ratio from the total token counts in older checkpoints, counted as one document.
+        """Create a ratio from the token counts of an older checkpoint, treated as one document.
 
         Args:
-            sources, targets: numbers of source and target tokens in training.
+            sources, targets: total numbers of source and target tokens in training.
         """
         ratio = cls()
         if targets > 0:
@@ -160,7 +160,7 @@ class SourcePointer(NamedTuple):
         Args:
             starts_sentence: (rows, T) True at separators.
             sentence: (rows, T) sentence number of each token.
-            read: (rows, T) number of tokens read up to and including each token.
+            read: (rows, T) position of each token in the decoder input, from 1.
 
         Returns:
             (rows, T) aligned source positions, which may exceed the source length.

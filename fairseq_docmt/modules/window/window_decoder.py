@@ -70,11 +70,11 @@ class WindowTransformerDecoder(StatefulDecoder):
 
         Args:
             tokens: (rows, T) new tokens, right-padded.
-            rest: alignment of the token before them (``rest`` of the decoder state).
+            rest: alignment after the previous token (``rest`` of the decoder state).
 
         Returns:
-            Dictionary with the (rows, T) aligned source positions (``centers``), and the alignment
-            of the last new token.
+            Dictionary with ``centers``, the (rows, T) aligned source positions; and the alignment
+            after the last new token.
         """
         ratio = self.train_ratio if self.alignment == "linear" else 1.0
         options = (self.separator, self.padding_idx, self.alignment, ratio)
@@ -85,9 +85,9 @@ class WindowTransformerDecoder(StatefulDecoder):
         """Run the decoder over one new token of each row, with one source window for all layers.
 
         Args:
-            x: (rows, C) embeddings.
-            tokens: (rows,) the tokens.
-            state: state before these tokens.
+            x: (rows, C) embeddings of the new tokens.
+            tokens: (rows,) indices of the new tokens.
+            state: decoder state before the new tokens.
 
         Returns:
             (rows, C) features, new layer states and the new alignment.

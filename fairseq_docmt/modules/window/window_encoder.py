@@ -51,12 +51,12 @@ def encode_growing(
 
     Args:
         layers: encoder layers with window attention.
-        reach: window size: number of tokens on each side that a layer attends to.
+        reach: window size, the number of tokens on each side that a layer attends to.
         embedded: (B, S, C) input of the first layer, right-padded.
         lengths: (B,) number of tokens of each source.
         before: encoding of the shorter sources; None in the first call.
-        ending: number of last tokens of a source, such as ``</s>``, that change when sentences are
-            appended.
+        ending: number of tokens at the end of a source, such as ``</s>``, that change when
+            sentences are appended.
 
     Returns:
         The encoding of the sources, to be passed as ``before`` in the next call.

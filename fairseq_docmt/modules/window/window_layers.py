@@ -26,7 +26,8 @@ class _WindowAttention(AttentionProjections):
     Args:
         embed_dim: size of queries and outputs.
         heads: number of attention heads.
-        window: keys to attend to on each side of the alignment; None for all.
+        window: number of keys to attend to on each side of the key that a query is aligned to;
+            None for all keys.
         dropout: dropout probability of attention weights.
         relative: maximum distance of relative positions. Each distance up to it has a learned
             vector shared by the heads, whose product with the query is added to the logit (Shaw et
@@ -154,7 +155,12 @@ class CrossWindowAttention(_WindowAttention):
         return hidden.unsqueeze(1)
 
     def around(self, memory: AttendedSource, centers: Tensor) -> "SourceWindow":
-        """Return the source windows of a decoding step, given aligned positions (B * N,)."""
+        """Return the source windows of a decoding step.
+
+        Args:
+            memory: keys and values of the sources of B sentences.
+            centers: (B * N,) aligned source positions of N beams per sentence.
+        """
         bsz, length = memory.keys.size(0), memory.keys.size(2)
         if self.window is None or 2 * self.window + 1 >= length:
             return SourceWindow(None, None, self._hidden(memory, centers.view(bsz, -1)))
@@ -194,10 +200,12 @@ class CrossWindowAttention(_WindowAttention):
 class SourceWindow(NamedTuple):
     """Source positions that the queries of a decoding step attend to, the same in all layers.
 
+    Shapes: B sentences, N beams, S source positions, window w.
+
     Attributes:
         columns: (B * N, 2 w + 1) source positions of each query, w on each side of its aligned
             position; None for all positions of the source.
-        owners: (B * N, 1) source row of each query; None if ``columns`` is None.
+        owners: (B * N, 1) index of the sentence of each query; None if ``columns`` is None.
         hidden: mask, True at positions that are not attended to: (B * N, 1, 1, 2 w + 1), or
             (B, 1, N, S) if ``columns`` is None.
     """
@@ -255,7 +263,7 @@ class WindowDecoderLayer(DecoderLayer):
     """Decoder layer with window attention."""
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
-        """Build causal attention within a window, or full attention if the options say so."""
+        """Build causal window attention, or full attention with ``--full-decoder-attention``."""
         return CausalWindowAttention(
             embed_dim,
             cfg.decoder.attention_heads,
@@ -265,7 +273,7 @@ class WindowDecoderLayer(DecoderLayer):
         )
 
     def build_encoder_attention(self, embed_dim, cfg):
-        """Build attention to a window of the source, or to all of it if the options say so."""
+        """Build window cross-attention, or full attention with ``--full-cross-attention``."""
         return CrossWindowAttention(
             embed_dim,
             cfg.decoder.attention_heads,

@@ -88,7 +88,7 @@ class Documents(NamedTuple):
         return pairs
 
     def whole(self) -> List[Tuple[List[str], List[str]]]:
-        """Return the source sentences and the target sentences of each complete document."""
+        """Return each document as a pair: its source sentences and its target sentences."""
         return [(self.source[a:b], self.target[a:b]) for a, b in self.index.spans]
 
 

@@ -113,7 +113,7 @@ class ReferenceScorer:
         """Score all candidates of contrastive items.
 
         Args:
-            items: the items.
+            items: source documents with candidate translations.
             protocol: how the score of a candidate is computed.
 
         Raises:
@@ -170,10 +170,10 @@ class ReferenceScorer:
         return [list(zip(target[kept], s[kept])) for (_, target), s in zip(pairs, found)]
 
     def unknown_words(self, sentences: Sequence[str], is_source: bool) -> float:
-        """Return the proportion of tokens in sentences that are not in the dictionary.
+        """Return the proportion of the sentences' tokens that are not in the dictionary.
 
         Args:
-            sentences: sentences as they are scored, before preprocessing.
+            sentences: sentences before preprocessing.
             is_source: whether they are source sentences; otherwise they are target sentences.
         """
         return self._unknown(self._encoded(sentences, is_source), is_source)
@@ -226,7 +226,7 @@ class ReferenceScorer:
     def _any_order(self):
         """Return a context manager in which the task can score references in any order.
 
-        It switches sliding windows to ``--decoding window``, and changes nothing for other tasks.
+        The sliding-window task switches to ``--decoding window``; other tasks keep their decoding.
         """
         if self._is_document_task:
             return self.task.scoring_references()

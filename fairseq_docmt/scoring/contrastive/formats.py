@@ -133,11 +133,11 @@ def contrapro(
 ) -> List[Item]:
     """Return the items of ContraPro (Müller et al., 2018); the first candidate is the reference.
 
-    Context after a segment, which the scripts of ContraPro do not extract, is taken from the same
+    Context after a segment, which ContraPro's scripts do not extract, is taken from the same
     documents as the context before it, as in Herold and Ney (2023, appendix A.2).
 
-    The labels are the ones that the script of ContraPro reports: the pair of pronouns, the distance
-    of the antecedent in sentences, and whether the antecedent is in the same segment.
+    The labels are those that ContraPro's script reports: the pair of pronouns, the distance of the
+    antecedent in sentences, and whether the antecedent is in the same segment.
 
     Args:
         name: file, for error messages.
@@ -327,12 +327,12 @@ class _Documents:
 
 
 def bawden(name: str, entries: dict) -> List[Item]:
-    """Return the items of a set of Bawden et al. (2018): anaphora or lexical choice.
+    """Return the items of a test set by Bawden et al. (2018): anaphora or lexical choice.
 
     Each item has one previous sentence as context.
 
     Args:
-        name: file, for error messages.
+        name: file name for error messages.
         entries: content of the JSON file.
     """
     items = []
@@ -357,7 +357,7 @@ def _list(where: str, entry, name: str) -> List[dict]:
     """Return ``entry[name]``, which must be a list of dictionaries.
 
     Args:
-        where: place of the entry in error messages.
+        where: location of the entry, for error messages.
         entry: any value read from JSON.
         name: key.
 

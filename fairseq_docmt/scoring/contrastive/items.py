@@ -96,7 +96,7 @@ def field(where: str, entry, name: str):
     """Return ``entry[name]`` of a dictionary read from a file.
 
     Args:
-        where: place of the entry in error messages, e.g. ``set.json: item 3``.
+        where: name of the entry in error messages, e.g. ``set.json: item 3``.
         entry: any value read from JSON.
         name: key.
 

@@ -1,10 +1,9 @@
 """COMET (Rei et al., 2020) as a sacreBLEU metric, so that sacreBLEU's significance tests apply.
 
-Besides single sentences, two variants score sentences with their context.  The first (Vernikos et
-al., 2022) scores each sentence together with the two sentences before it; the target side of this
-context is always the reference.  The second scores blocks of consecutive sentences, as SLIDE does
-(Raunak et al., 2024).  The package unbabel-comet runs in a separate process, because it needs an
-older NumPy than fairseq.
+Two variants score sentences with their context.  The first (Vernikos et al., 2022) scores each
+sentence together with the two sentences before it; the target side of this context is always the
+reference.  The second scores blocks of consecutive sentences, as SLIDE does (Raunak et al., 2024).
+The package unbabel-comet runs in a separate process, because it needs an older NumPy than fairseq.
 """
 
 import argparse
@@ -33,7 +32,7 @@ Scorer = Callable[[List[dict]], List[float]]
 
 
 class CometSignature(Signature):
-    """sacreBLEU signature with COMET model, version of unbabel-comet and context size."""
+    """sacreBLEU signature with the COMET model, the unbabel-comet version and the context size."""
 
     def __init__(self, args: dict):
         super().__init__(args)

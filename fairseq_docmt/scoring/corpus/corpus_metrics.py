@@ -113,8 +113,8 @@ class MetricResult(NamedTuple):
         higher_is_better: whether a higher score is an improvement.
         scores: system -> score, from 0 to 100 (TER can exceed 100).
         tests: name of the test -> system -> comparison with the baseline.
-        segments: system -> (sentences,) scores, for COMET of sentences and for scores from other
-            programs.  Empty for other metrics.
+        segments: system -> (sentences,) scores, for COMET, doc-COMET and scores read from files.
+            Empty for other metrics.
         groups: group -> system -> score; the key ``segments`` gives the number of segments in the
             group.  Empty without ``--by``.
     """
@@ -158,9 +158,12 @@ def given_metrics(
 
     Args:
         translations: test set.
-        given: scores of its segments, one entry for each metric.
+        given: segment scores, one entry for each metric.
         tests, samples: significance tests and their number of samples, as in
             :func:`corpus_metrics`.
+
+    Returns:
+        The result of each metric.
     """
     found = []
     for scores in given:
@@ -282,7 +285,7 @@ def _result(
         kind: definition of the metric.
         metric: the sacreBLEU metric.
         statistics: system -> (segments, statistics) array of the metric's statistics.
-        signature: signature for the result.
+        signature: description of test set and metric, in sacreBLEU's format.
         tests, samples: significance tests and their number of samples, as in
             :func:`corpus_metrics`.
     """

@@ -273,11 +273,11 @@ def by_position(
 
 
 def note_places(args: argparse.Namespace, texts: Translations) -> None:
-    """Add a note on the tokenizer of :func:`by_position`, unless s-BLEU's signature names it.
+    """Note the tokenizer of :func:`by_position`, unless s-BLEU's signature already names it.
 
     Args:
         args: options of :func:`add_metric_arguments`.
-        texts: test set.
+        texts: test set, to whose notes the note is added.
     """
     if "s-bleu" in args.metrics:
         return
@@ -318,7 +318,7 @@ def neural_by_position(texts: Translations, result: MetricResult, size: int) -> 
 
     Args:
         texts: test set.
-        result: result of a metric that has scores of segments, such as COMET.
+        result: result of a metric with segment scores, such as COMET.
         size: number of positions in a range.
     """
     ranges = texts.position // size
@@ -382,7 +382,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def tables_of(results: List[MetricResult]) -> List[Table]:
-    """Return a table with the scores of all systems and one table for each test."""
+    """Return a table with the scores of all systems and one table for each significance test."""
     labels = [result.label for result in results]
     systems = list(results[0].scores)
     rows = [[name, *(_score(result, name) for result in results)] for name in systems]

@@ -153,7 +153,7 @@ def _of_records(
     system: str,
     texts: Translations,
 ) -> Dict[str, List[float]]:
-    """Return the segment scores of each system from records, one for each segment or document.
+    """Return the segment scores of each system, read from records of segments or documents.
 
     Args:
         records: place in the file and fields of each record; the record of a document holds a list
@@ -240,12 +240,13 @@ def _in_order(scores: List[float], where: str, texts: Translations) -> List[floa
 
 
 def _value(record: dict, where: str, field: str, metric: str):
-    """Return the value of the field that holds the score in a record.
+    """Return the value of a record's score field.
 
     Args:
-        record: fields of a record; ``a.b`` names the field ``b`` of the dictionary ``a``.
-        where: place of the record in messages.
-        field: name of the field; "" to try ``metric``, then ``score``.
+        record: fields of the record.
+        where: location of the record, for error messages.
+        field: name of the score field, where ``a.b`` is the field ``b`` of the dictionary ``a``;
+            "" to try ``metric``, then ``score``.
         metric: name of the metric.
 
     Raises:
@@ -263,7 +264,11 @@ def _value(record: dict, where: str, field: str, metric: str):
 
 
 def _number(value, where: str) -> float:
-    """Convert the value of a score to a number.
+    """Convert a score to a number.
+
+    Args:
+        value: score, as read from a file.
+        where: file and line or record, for messages.
 
     Raises:
         UserError: the value, such as ``None`` in files of mt-metrics-eval, is not a finite number.

@@ -100,9 +100,9 @@ def _bootstrap(statistics: Statistics, metric: Metric, samples: int, rng: np.ran
         rng: random number generator.
 
     Returns:
-        System -> pair: (samples,) absolute score differences from the first system, from each of
-        which the mean of these absolute values is subtracted; and half the width of the 95 %
-        confidence interval of the system's score.
+        System -> pair, for all systems but the first: (samples,) absolute score differences from
+        the first system, minus their mean; and half the width of the 95 % confidence interval of
+        the system's score.
     """
     rows = np.concatenate(list(statistics.values()), axis=1)
     sums = np.concatenate(list(_resampled(rows, samples, rng)))
@@ -140,7 +140,7 @@ def _randomisation(statistics: Statistics, metric: Metric, samples: int, rng: np
 
     Args:
         statistics: system -> (segments, statistics) array of the metric's statistics.
-        metric: metric of sacreBLEU.
+        metric: sacreBLEU metric.
         samples: number of trials.
         rng: random number generator.
 
@@ -164,7 +164,7 @@ def _randomisation(statistics: Statistics, metric: Metric, samples: int, rng: np
 def sign_tests(
     statistics: Statistics, metric: Metric, higher_is_better: bool = True
 ) -> Dict[str, Comparison]:
-    """Compare each system with the first system by the sign test of Collins et al. (2005).
+    """Compare each system with the first, the baseline, by the sign test of Collins et al. (2005).
 
     For one segment at a time, the baseline's translation is replaced by the system's translation.
     The segment counts for the system if the corpus score improves, and against it if it drops.  The
@@ -172,7 +172,7 @@ def sign_tests(
 
     Args:
         statistics: system -> (segments, statistics) array of the metric's statistics.
-        metric: metric of sacreBLEU.
+        metric: sacreBLEU metric.
         higher_is_better: whether a higher score is an improvement.
 
     Returns:

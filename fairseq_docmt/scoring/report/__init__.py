@@ -1,1 +1,1 @@
-"""HTML report that compares systems by scores, plots and their documents side by side."""
+"""HTML report that compares systems by scores and plots, and shows translations side by side."""

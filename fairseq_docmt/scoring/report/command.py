@@ -44,8 +44,7 @@ class Sentence(NamedTuple):
         number: number of the sentence in its document, from 1.
         source: source sentence; None if unknown.
         references: reference translations.
-        systems: for each system, its translation as stretches of text, marked where they differ
-            from the reference or from the first system.
+        systems: for each system, its translation as a list of stretches, see :class:`Run`.
         tags: names of the phenomena in the sentence.
         same: whether all systems have the same translation.
     """
@@ -58,7 +57,7 @@ class Sentence(NamedTuple):
     same: bool
 
     def as_json(self) -> list:
-        """Return the row as a list of its attributes, for report.js."""
+        """Return the attributes of the sentence as a list, in the order that report.js expects."""
         cells = [_cell(found) for found in self.systems]
         return [self.source, self.references, cells, self.tags, self.same, self.number]
 
@@ -69,7 +68,7 @@ class Document(NamedTuple):
     Attributes:
         name: name of the document.
         bleu: BLEU of each system on the document.
-        sentences: rows of the document.
+        sentences: sentences of the document, with their references and translations.
     """
 
     name: str
@@ -87,11 +86,12 @@ def _cell(found: List[Run]):
     """Return a translation in the format that report.js reads.
 
     Args:
-        found: the translation as marked stretches.
+        found: the translation, split into stretches whose words carry the same marks.
 
     Returns:
-        The text, if nothing is marked; otherwise a pair for each stretch: its text, and 1 if it is
-        not in the reference, plus 2 if it is not in the first system's translation.
+        The text, if no word is marked; otherwise, for each stretch, a pair of its text and its
+        marks: 1 for "not in the reference", 2 for "not in the first system's translation", 3 for
+        both, and 0 for neither.
     """
     if all(not (run.off or run.changed) for run in found):
         return "".join(run.text for run in found)
@@ -202,7 +202,7 @@ def page_of(
     plots: List[Tuple[str, Markup]],
     documents: List[Document],
 ) -> str:
-    """Return the page as HTML, with all text escaped.
+    """Return the report as an HTML page, with all text escaped.
 
     Args:
         title: title of the page.
@@ -340,7 +340,7 @@ def _cells(found: dict) -> List[str]:
 def contrastive_plots(contrastive: Contrastive) -> List[Tuple[str, Markup]]:
     """Plot the accuracy on each set by context distance in sentences.
 
-    Distances with fewer than 20 items are left out, and sets with fewer than two distances left.
+    A distance is plotted if it has at least 20 items, a set if it has at least two such distances.
 
     Returns:
         Caption and SVG of each plot.

@@ -20,8 +20,8 @@ def line_plot(
     Args:
         lines: system -> label of the point on the horizontal axis -> value.
         across, up: labels of the horizontal and the vertical axis.
-        counts: label of the point -> number of segments or items behind it; points that are not
-            in this dictionary are left out, and its order is that of the axis.
+        counts: label of the point -> number of segments or items that its values are based on, in
+            the order of the horizontal axis; points without a count are left out.
         dashed: label of the point -> chance level, drawn as a dashed line; None for no line.
 
     Returns:

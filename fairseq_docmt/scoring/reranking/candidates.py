@@ -42,7 +42,7 @@ class Candidates(NamedTuple):
         log_probabilities: for each sentence, the model's natural log-probabilities of its
             candidates (P- lines); None if unknown.
         notes: notes for the user on how the texts were read.
-        language: target language; None if no file shows it.
+        language: target language; None if unknown.
     """
 
     layout: Layout
@@ -214,11 +214,11 @@ def _read_lists(
     layout: Layout,
     source: Optional[List[str]],
 ) -> Candidates:
-    """Return the candidates from records, each with a list of translations of one segment.
+    """Return the candidates in records, each of which lists the translations of one segment.
 
     Args:
         given: for each record, its location in the file (for messages) and its fields.  The list of
-            translations holds strings, or objects with ``text`` and perhaps ``score``.
+            translations holds strings, or objects with ``text`` and optionally ``score``.
         path: the file, for messages.
         field: field with the list; None for the first of ``LIST_FIELDS`` that the record has.
         layout: documents and segments of the test set.

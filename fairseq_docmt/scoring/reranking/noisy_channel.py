@@ -53,7 +53,10 @@ class NoisyChannel(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the channel and language model, which :func:`from_arguments` reads."""
+    """Add the options for the channel model and the language model.
+
+    :func:`from_arguments` reads these options.
+    """
     add = parser.add_argument
     add("--channel", metavar="FILE", help="model that translates target to source, for channel")
     add("--language-model", metavar="FILE", help="document language model of fairseq")

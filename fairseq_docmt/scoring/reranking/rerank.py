@@ -330,7 +330,7 @@ def _references(layout: Layout, path: str, plain: bool) -> List[Optional[str]]:
 
 
 def _check(args: argparse.Namespace, features: Sequence[Feature], names: List[str]) -> None:
-    """Refuse options that are invalid, have no effect, or lack another option.
+    """Refuse options that are invalid, have no effect, or require an option that is missing.
 
     Args:
         args: options of the command line.

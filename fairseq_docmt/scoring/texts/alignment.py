@@ -151,10 +151,12 @@ def _sentence_ends(text: str, spans: Sequence[Tuple[int, int]]) -> List[int]:
 
 
 def _at_sentence_ends(cuts: List[int], whole: Sequence[bool], ends: List[int]) -> List[int]:
-    """Move cuts to the nearest sentence end if it is close, without making a segment empty.
+    """Move each cut of a translation to the nearest sentence end, by at most ``MOST_MOVED`` tokens.
+
+    A cut stays where it is if no sentence end is that close, or if a segment would become empty.
 
     Args:
-        cuts: (segments + 1,) number of tokens before each segment, and number of all tokens.
+        cuts: (segments + 1,) number of tokens before each segment; last, the number of all tokens.
         whole: (segments,) whether each reference segment ends with the end of a sentence; only
             then is the cut after it moved.
         ends: number of tokens before each sentence end of the translation.

@@ -5,19 +5,19 @@ r"""Convert a text of a test set to JSON lines, a table, WMT XML or plain text.
 
 Input formats of this and all other commands, optionally compressed by gzip:
 
-  text       one sentence per line, a blank line between documents; or with --docids
-  JSON       lines or an array, an object for each segment or document with doc_id, segment (its
-             number, may be missing) and text; the fields of the WMT shared tasks are known too
+  text       one sentence per line, with a blank line between documents or with --docids
+  JSON       JSON lines or an array, with an object for each segment or document: doc_id, segment
+             (its number, optional) and text, or the field names of the WMT shared tasks
   table      the same fields as columns separated by tabs, commas or semicolons, with a header
   WMT XML    documents with src, ref and hyp
   SGM        srcset, refset or tstset of older WMT and NIST tasks
-  output     of fairseq-generate or fairseq-interactive, with --source or --reference to say where
-             documents end
+  output     of fairseq-generate or fairseq-interactive, with --source or --reference to define the
+             documents
 
-FILE#NAME chooses one of several texts in a file: a field, a translator or a system.  Fields with
-other names are given as FILE#doc=FIELD,segment=FIELD,text=FIELD,system=FIELD, columns without
-header by their number.  With --reference, the text is also divided into the documents and segments
-of the reference (see --align).
+FILE#NAME chooses one of several texts in a file: a field, a translator or a system.  Other field
+names are given as FILE#doc=FIELD,segment=FIELD,text=FIELD,system=FIELD; in a table without a
+header, FIELD is the number of the column.  With --reference, the text is also divided into the
+documents and segments of the reference (see --align).
 """
 
 import argparse

@@ -68,16 +68,16 @@ class Layout(NamedTuple):
 
     @property
     def segment_numbers(self) -> Optional[List[str]]:
-        """Names of all segments within their documents; None if a segment has no name."""
+        """Name of each segment within its document; None unless all segments have names."""
         if not self.numbers or None in self.numbers:
             return None
         return [number for numbers in self.numbers for number in numbers]
 
     def filled(self, text: Input) -> Input:
-        """Return another text with an empty segment added for each missing segment.
+        """Return a text with an empty segment in place of each segment that it lacks.
 
         Missing segments are recognised by document ids, which the test set must have too, or by the
-        sentence numbers of ``fairseq-generate``.  Other texts are returned unchanged.
+        sentence numbers of ``fairseq-generate``; without them, the text is returned unchanged.
         """
         if isinstance(text, Output):
             for rows in (self.index.line_ids.tolist(), range(self.index.num_sentences)):
@@ -97,10 +97,10 @@ class Layout(NamedTuple):
         return text._replace(documents=filled)
 
     def gaps(self, text: Input) -> Gaps:
-        """Return the segments of the test set that another text lacks or marks as bad.
+        """Return the segments of the test set that a text lacks or marks as bad.
 
         Args:
-            text: a text that was completed by :meth:`filled`, or that has all segments.
+            text: a text that has all segments or was completed by :meth:`filled`.
         """
         size = self.index.num_sentences
         missing, bad = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
@@ -117,7 +117,7 @@ class Layout(NamedTuple):
         return Gaps(missing, bad)
 
     def segments_by_document(self, text: Input) -> List[List[str]]:
-        """Return the segments of each document of another text, whatever their number.
+        """Return a text's segments by document, even if their number differs from the test set's.
 
         The documents of plain text are blocks between blank lines or, if there are not as many
         blocks as documents, single lines.
@@ -398,7 +398,10 @@ def _filled(document: Document, size: int, wanted: Optional[List[str]]) -> Docum
 
 
 def without_gaps(documents: Sequence[Document]) -> Tuple[List[Document], List[str]]:
-    """Return documents without their missing or bad segments, and notes on what was left out."""
+    """Drop segments that lack text or are marked as bad; return documents and notes for the user.
+
+    Documents that lose all their segments are dropped too.
+    """
     found, notes = [], []
     for document in documents:
         dropped = {*document.missing, *document.bad}

@@ -150,12 +150,12 @@ def match_system(
     reading: Reading,
     notes: List[str],
 ) -> Matched:
-    """Match the translations of a system with the test set, by alignment if requested.
+    """Return a system's translations matched with the test set, by alignment if requested.
 
     Args:
         layout: documents and segments of the test set.
         name: name of the system.
-        text: text of the system.
+        text: the system's translations, as read from its file.
         reference: (segments,) reference, with which documents are aligned.
         reading: settings, such as whether to align.
         notes: list to which notes on the system are appended.

@@ -50,8 +50,8 @@ class Translations(NamedTuple):
         numbers: (segments,) names of the segments in their documents; None if a segment has none.
         kept: (all segments of the files,) bool, False for segments that are left out of the
             evaluation; None if all are evaluated.
-        whole_position: (segments,) position of each segment in its document, from 0, with segments
-            counted that are left out; None if all are evaluated.
+        whole_position: (segments,) position of each segment in its document, from 0, where segments
+            left out of the evaluation are counted too; None if all are evaluated.
         groups: (segments,) group of each segment, by which scores are reported; None for no groups.
         notes: notes for the user on how the texts were matched and what looks wrong.
         aligned: system -> report, for systems whose text was aligned with the reference.
@@ -82,7 +82,10 @@ class Translations(NamedTuple):
 
     @property
     def position(self) -> np.ndarray:
-        """(segments,) position of each segment in its document, from 0, as in the files."""
+        """(segments,) position of each segment in its document, from 0.
+
+        Segments left out of the evaluation are counted too.
+        """
         return self.index.position if self.whole_position is None else self.whole_position
 
     @property
@@ -330,9 +333,10 @@ def _groups(layout: Layout, texts: Sequence[Input], field: Optional[str]) -> Opt
 def _stripped(
     inputs: Dict[str, Input], references: Sequence[Input], notes: List[str]
 ) -> Dict[str, Input]:
-    """Return the systems' texts without what language models write around translations.
+    """Remove what language models wrote around the translations; return the systems' texts.
 
-    Notes on the number of changed segments are appended to ``notes``.
+    Apart from thoughts and code fences, only kinds of wrappers that are absent or rare in the
+    references are removed.  Notes on the number of changed segments are appended to ``notes``.
     """
     found, removed = {}, wrappers.removed_for(references)
     for name, text in inputs.items():
@@ -342,7 +346,7 @@ def _stripped(
 
 
 def _described(texts: Translations, aligned: Dict[str, int], reading: Reading) -> Translations:
-    """Add alignment reports and, for its signature, a list of changes to a test set; return it.
+    """Return a test set with alignment reports and ``procedure``, its changes for the signature.
 
     Notes on what looks wrong in the texts, such as shifted lines, are appended to ``texts.notes``.
 
@@ -400,7 +404,7 @@ def _without_gaps(
         texts: test set with all segments.
         layout: its documents and segments.
         others: references and source.
-        systems: texts of the systems whose segments match without alignment.
+        systems: texts of the systems whose segments need no alignment with the references.
         reading: settings; ``missing`` says whether segments that a system lacks are left out.
 
     Raises:

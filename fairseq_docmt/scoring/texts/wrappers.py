@@ -2,8 +2,8 @@
 
 Such wrappers are thoughts (``<think>``), code fences, announcements ("Here is the translation:"),
 offers of help, line numbers and comments.  :func:`stripped` removes the unmistakable ones before
-segments are matched; :func:`notes_on` reports what is left.  What the reference contains
-too is not reported and, except for thoughts and code fences, not removed.
+segments are matched; :func:`notes_on` reports what is left.  A wrapper that the reference also
+contains is not reported, and is removed only if it is a thought or a code fence.
 """
 
 import re
@@ -93,11 +93,11 @@ FEWEST_LETTERS = 20
 
 
 class Found(NamedTuple):
-    """Segments of a system with signs of wrappers around the translation.
+    """Segments of a system in which :func:`find` detected wrappers or no translation.
 
     Attributes:
-        kinds: kind of sign, such as ``fences`` -> indices of the segments.
-        example: beginning of the first of these segments, "" if there are none.
+        kinds: what was found, such as ``fences`` -> indices of the segments.
+        example: beginning of the first of these segments; "" if there are none.
     """
 
     kinds: Dict[str, List[int]]
@@ -119,7 +119,7 @@ class Removed(NamedTuple):
 
 
 def removed_for(references: Sequence[Input]) -> Removed:
-    """Choose the wrappers to remove: all kinds that the references (almost) never contain."""
+    """Choose which kinds of wrappers to remove: those that are absent or rare in references."""
     lines = [line for reference in references for line in _lines_of(reference)]
     numbered = sum(map(bool, map(_NUMBER.match, lines)))
     return Removed(
@@ -169,10 +169,10 @@ def _bare_document(document: Document, removed: Removed) -> Document:
 
 
 def _bare(lines: List[str], removed: Removed) -> List[str]:
-    """Return the lines of a document or single segment without wrappers or blank lines.
+    """Remove wrappers and blank lines.
 
     Args:
-        lines: the lines.
+        lines: lines of a document, or of a single segment.
         removed: wrappers to remove in addition to thoughts and code fences.
     """
     text = _UNOPENED.sub("", THOUGHTS.sub("", "\n".join(lines)))
@@ -182,9 +182,10 @@ def _bare(lines: List[str], removed: Removed) -> List[str]:
 
 
 def _without_words(lines: List[str], removed: Removed) -> List[str]:
-    """Remove blank lines, and the phrases of language models that ``removed`` chooses.
+    """Remove blank lines, and announcements and offers if ``removed`` says so.
 
-    These are announcements ("Here is the translation:") and offers ("Let me know if ...").
+    Language models write announcements ("Here is the translation:") before a translation, and
+    offers ("Let me know if ...") after it.
     """
     if removed.announcements:
         lines = [
@@ -229,8 +230,8 @@ def find(
 
     Args:
         system, reference: (segments,) translations and references.
-        source: (segments,) source; copies of it are reported, comments that it contains itself are
-            not.  None if unknown.
+        source: (segments,) source, to report copies of it and to ignore what it contains itself,
+            such as comments; None if unknown.
         spans: first segment and end of each document, to find documents with numbered lines.
     """
     script = _script_of(reference)

@@ -70,10 +70,10 @@ class TargetSet(NamedTuple):
 
 
 def read_targets(path: str) -> TargetSet:
-    """Read a test set of ctxpro or genpro, detecting its format.
+    """Read a ctxpro or genpro test set, detecting its format.
 
     Raises:
-        UserError: the file is missing, has an unknown format or lacks a value.
+        UserError: the file is missing or in an unknown format, or an item is malformed.
     """
     text = read_text(path)
     if path.endswith(".tsv"):

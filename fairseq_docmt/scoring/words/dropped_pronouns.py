@@ -81,17 +81,17 @@ class Restored(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """Proportion of ``found`` in ``produced``; 0 if the translation adds no pronoun."""
+        """Proportion of the added pronouns that the source marks as dropped; 0 if none is added."""
         return self.found / self.produced if self.produced else 0.0
 
     @property
     def recall(self) -> float:
-        """Proportion of the marked pronouns that the translation has; 0 if none is marked."""
+        """Proportion of the dropped pronouns that the translation restores; 0 if none is marked."""
         return self.found / self.marked if self.marked else 0.0
 
     @property
     def f1(self) -> float:
-        """Harmonic mean of precision and recall; 0 if no pronoun is marked or produced."""
+        """Harmonic mean of precision and recall; 0 if ``marked`` and ``produced`` are both 0."""
         total = self.marked + self.produced
         return 2 * self.found / total if total else 0.0
 
@@ -115,10 +115,12 @@ class Difference(NamedTuple):
 class Dropped(NamedTuple):
     """Numbers of dropped and overt pronouns in a source sentence.
 
+    Dropped pronouns are marked in the sentence, as in ``<你>_S``.
+
     Attributes:
-        marked: person -> number of dropped pronouns.
+        marked: person (a key of ``FORMS``) -> number of dropped pronouns.
         there: person -> number of overt pronouns.
-        left_out: text of a mark -> number, for marks that are not counted as dropped pronouns.
+        left_out: mark -> number, for marks with an unknown word or without a suffix such as ``_S``.
     """
 
     marked: Counter
@@ -227,8 +229,8 @@ def _by_sentence(sentences, hypotheses) -> Counts:
 def from_reference(texts: Translations) -> List[Dropped]:
     """Count each source sentence's pronouns; a pronoun is dropped if only the reference has it.
 
-    Marks in the source do not count.  With several references, the highest count of each person is
-    used.
+    Marks such as ``<你>_S`` in the source are ignored.  With several references, the highest count
+    for each person is used.
 
     Raises:
         UserError: no pronoun is dropped.
@@ -248,7 +250,7 @@ def from_reference(texts: Translations) -> List[Dropped]:
 
 
 def marks_of(texts: Translations) -> List[Dropped]:
-    """Count each source sentence's pronouns; a pronoun is dropped if it is marked (``<你>_S``).
+    """Count the dropped (marked, as in ``<你>_S``) and overt pronouns of each source sentence.
 
     Raises:
         UserError: no pronoun is marked.
@@ -309,7 +311,12 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _signature(texts: Translations, from_reference: bool) -> str:
-    """Return a signature in the style of sacreBLEU: the settings behind the scores."""
+    """Return a signature in the style of sacreBLEU: the settings behind the scores.
+
+    Args:
+        texts: test set.
+        from_reference: whether the references, not marks, show which pronouns are dropped.
+    """
     parts = [texts.signature]
     parts += [f"nrefs:{len(texts.references)}"]
     parts += ["marks:reference"] if from_reference else []

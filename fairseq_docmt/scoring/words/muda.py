@@ -5,9 +5,10 @@ r"""Compute the F1 of words that depend on previous sentences (after MuDA), with
 
 Fernandes et al. (2023): words of the reference and of each system are tagged for lexical cohesion,
 formality, verb form and pronouns, where there are rules for the target language.  In each
-sentence, a tagged word is correct as often as hypothesis and reference both have it with the same
-tag.  Rules replace the neural word alignment and coreference resolution of the published code,
-whose scores therefore differ; the guide to evaluation lists the differences.
+sentence, a tagged word of the system is correct if the reference has the same word with the same
+tag; each word of the reference is matched only once.  Rules replace the neural word alignment and
+coreference resolution of the published code, whose scores therefore differ; the guide to
+evaluation lists the differences.
 """
 
 import argparse
@@ -70,12 +71,12 @@ def _word(token) -> Word:
 def tag(
     rules: Rules, texts: Translations, source: List[Sentence], target: List[Sentence]
 ) -> List[Tagged]:
-    """Return the words of each sentence that depend on previous sentences, by phenomenon.
+    """Return the context-dependent words of each target sentence, by phenomenon.
 
     Args:
         rules: rules of the target language.
         texts: test set, for its document boundaries.
-        source, target: (sentences,) analysed sentences of both sides.
+        source, target: analysed source and target sentences of the test set.
     """
     return [
         tagged

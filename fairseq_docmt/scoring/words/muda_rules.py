@@ -11,8 +11,8 @@ translation from English.  The tagged words of a target sentence are:
 
 MuDA aligns words and resolves coreference with neural models.  Instead, these rules assume that:
 
-* a content word translates every content word of the source sentence, so that a pair is repeated
-  whenever both words occur in the same sentence pairs;
+* a content word translates every content word of the source sentence, so that any two such words
+  that occur together in enough previous sentence pairs count as a repeated translation;
 * a target pronoun translates a source pronoun of its sentence, unless the source sentence has
   another word with the same translation;
 * a third-person source pronoun with a noun before it in its sentence may have its antecedent there,
@@ -64,7 +64,7 @@ Tagged = Dict[str, List[str]]
 
 
 class Rules(NamedTuple):
-    """Rules for a target language; all words are in lower case.
+    """Rules that find context-dependent words of a target language; all words are in lower case.
 
     Attributes:
         model: name of the spaCy model.
@@ -96,14 +96,14 @@ class Rules(NamedTuple):
 def tag_document(
     rules: Rules, source: Sequence[Sentence], target: Sequence[Sentence]
 ) -> List[Tagged]:
-    """Return the words of each target sentence of a document that depend on previous sentences.
+    """Return the context-dependent words of each target sentence of a document.
 
     Args:
         rules: rules of the target language.
         source, target: (sentences,) analysed sentences of the document.
 
     Returns:
-        For each sentence, phenomenon -> tagged words.
+        For each sentence, phenomenon -> words whose translation depends on previous sentences.
     """
     pairs: Counter = Counter()
     classes: Set[str] = set()

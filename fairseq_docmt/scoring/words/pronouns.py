@@ -3,12 +3,13 @@ r"""Compute the F1 of ambiguous pronouns and of formality, with spaCy's taggers.
     fairseq-docmt pronouns --source test.en --reference test.de \
         sentence=sentence.out window=window.out
 
-Herold and Ney (2023), appendix A.1.  In each sentence with an ambiguous source pronoun, a pronoun
-of a class is correct as often as hypothesis and reference both have the class.  Precision is
-relative to the pronouns of the hypotheses, recall to the pronouns of the references (the paper
-swaps the two names, which does not change F1).  `all` is micro F1 over the classes, as in the
-paper; the code of the paper leaves out neuter pronouns, as `without neuter` does.  Texts are tagged
-with their original case; --lowercase tags them in lower case, as the code of the paper does.
+Herold and Ney (2023), appendix A.1.  Sentences with an ambiguous source pronoun are evaluated.  The
+number of correct pronouns of a class in a sentence is the smaller of the numbers in hypothesis and
+reference.  Precision is relative to the pronouns of the hypotheses, recall to the pronouns of the
+references (the paper swaps the two names, which does not change F1).  `all` is micro F1 over the
+classes, as in the paper; the paper's code leaves out neuter pronouns, like `without neuter` here.
+Texts are tagged with their original case; --lowercase tags them in lower case, as the paper's code
+does.
 """
 
 import argparse
@@ -52,7 +53,7 @@ class Counts(NamedTuple):
 
     @property
     def f1(self) -> float:
-        """Harmonic mean of precision and recall; 0 if neither side has a tagged word."""
+        """Harmonic mean of precision and recall; 0 if no word is tagged."""
         total = self.hypothesis + self.reference
         return 2 * self.both / total if total else 0.0
 
@@ -83,7 +84,7 @@ def count_pronouns(
 def count_in_sentence(
     rules: PronounRules, source: Tagged, hypothesis: Tagged, reference: Tagged
 ) -> Dict[str, Counts]:
-    """Count the pronouns of each class in a sentence; a match needs the class, not the same word.
+    """Count the pronouns of each class in a sentence; pronouns of the same class match.
 
     Args:
         rules: rules for one phenomenon of a language pair.
@@ -113,7 +114,10 @@ def summed(names: Iterable[str], counts: Sequence[Dict[str, Counts]]) -> Dict[st
 
 
 def with_all(counts: Dict[str, Counts]) -> Dict[str, Counts]:
-    """Return the counts of classes together with the sums ``all`` and ``without neuter``."""
+    """Return the counts of pronoun classes with the sum ``all`` added.
+
+    If there is a class ``neuter``, the sum ``without neuter`` is added as well.
+    """
     total = sum(counts.values(), Counts())
     if "neuter" in counts:
         others = (found for name, found in counts.items() if name != "neuter")
@@ -138,7 +142,9 @@ def by_sentence(counts: Sequence[Counts]) -> _intervals.Counts:
 def pronoun_tags(
     phenomena: Dict[str, PronounRules], source: Sequence[Tagged], references: Sequence[Tagged]
 ) -> List[List[str]]:
-    """Return the classes found in the reference of each sentence, e.g. ``pronouns: feminine``.
+    """Return a list of labels for each sentence, such as ``pronouns: feminine``.
+
+    Labels name the pronoun classes that the reference contains and the rules count for the source.
 
     Args:
         phenomena: phenomenon -> rules.
@@ -182,14 +188,14 @@ def tagger(name: str, exclude: Sequence[str] = ("ner", "lemmatizer", "parser")):
 
 
 def check_languages(models: Sequence, pair: str) -> None:
-    """Check that spaCy pipelines are of the languages of a pair.
+    """Check that spaCy pipelines are multilingual or for the languages of a pair.
 
     Args:
         models: pipelines of source and target.
         pair: codes of the languages, such as ``en-de``.
 
     Raises:
-        UserError: a pipeline is of another language.
+        UserError: a pipeline is for another language.
     """
     for side, model, language in zip(("source", "target"), models, pair.split("-")):
         if model.lang not in (language, MULTILINGUAL):

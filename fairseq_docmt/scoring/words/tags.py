@@ -43,12 +43,14 @@ def write(path: str, texts: Translations, tags: Sequence[Sequence[str]]) -> None
 def read(paths: Sequence[str], texts: Translations) -> List[List[str]]:
     """Read the tags of the sentences of a test set from one or more files.
 
+    If sentences have been left out of the test set, lines for sentences that it lacks are counted
+    in ``texts.notes``.
+
     Returns:
         (sentences,) list of the tags of each sentence.
 
     Raises:
-        UserError: a line is malformed, or names a sentence that the test set lacks.  If sentences
-            of the test set are left out, there is a note instead.
+        UserError: a line is malformed, or names a sentence that a complete test set lacks.
     """
     places = zip(texts.index.document.tolist(), texts.position.tolist())
     sentences = {(texts.name_of(d), position + 1): i for i, (d, position) in enumerate(places)}

@@ -1,4 +1,4 @@
-"""Checks of checkpoints, used for decoding or as a start of training, and of their models."""
+"""Checks of checkpoints and their models before decoding, or before training from a checkpoint."""
 
 import ast
 import dataclasses
@@ -300,7 +300,7 @@ def check_context(model: nn.Module, task, arch: str) -> None:
     Warn if a model that is meant for several sentences gets single sentences.
 
     Raises:
-        UserError: the model reads context that only another task gives.
+        UserError: the model reads context that only another task provides.
     """
     needed = needed_task(model)
     if needed not in (None, task.task_name):
@@ -351,7 +351,7 @@ def let_load(model: nn.Module, task) -> None:
 
 
 def start_training(model: nn.Module, task, arch: str) -> None:
-    """Check a model against the checkpoint training starts from; load separately trained parts.
+    """Check that a model fits the initial checkpoint, if any; load separately trained parts.
 
     Args:
         model: model to train.
@@ -372,7 +372,7 @@ def start_training(model: nn.Module, task, arch: str) -> None:
 
 
 def _begin_separator(model: nn.Module, task) -> None:
-    """Initialise ``<sep>`` like ``</s>`` if the model uses it but the checkpoint does not know it.
+    """Initialise ``<sep>`` like ``</s>`` if the model uses it but was pre-trained without it.
 
     In a multilingual model, :func:`let_load` initialises it with the mean of the loaded embeddings.
     """

@@ -53,8 +53,9 @@ class TagOptions(NamedTuple):
     Attributes:
         kind: value of ``--language-tags``.
         source, target: names of the languages in the tags.
-        symbols: tags and other symbols between the dictionary's words and the document symbols.
-        unknown: symbols at the end of ``symbols`` that the pre-trained model does not have, if any.
+        symbols: tags and other symbols, which follow the words in the dictionary and precede the
+            document symbols.
+        unknown: those of ``symbols`` that the pre-trained model does not have.
     """
 
     kind: str
@@ -71,7 +72,7 @@ class TagOptions(NamedTuple):
     def record(self) -> dict:
         """Return the options to store in the checkpoints of this training.
 
-        ``unknown`` is empty there, because the trained model has all symbols.
+        Their ``unknown`` is empty, because the trained model has all symbols.
         """
         return {**self._asdict(), "unknown": []}
 
@@ -80,7 +81,7 @@ class TagOptions(NamedTuple):
         insert_symbols(dictionary, self.symbols)
 
     def tags(self, src_dict: Dictionary, tgt_dict: Dictionary) -> LanguageTags:
-        """Return the token indices of the tags, in the fields of :class:`LanguageTags`.
+        """Return the token indices of the source and target tags, as :class:`LanguageTags`.
 
         Raises:
             UserError: a language has no tag.
@@ -114,10 +115,11 @@ def chosen(cfg, file: Optional[CheckpointFile]) -> Optional[TagOptions]:
 
     Args:
         cfg: options of the task.
-        file: checkpoint that training starts from or that is decoded; None for a new model.
+        file: checkpoint to start training from or to decode with; None for a new model.
 
     Raises:
-        UserError: the options contradict the checkpoint, or the languages of its tags are unknown.
+        UserError: the options contradict the checkpoint, or the languages of the checkpoint's tags
+            are unknown.
     """
     given = _given(cfg, "language_tags")
     if file is None:
@@ -142,7 +144,7 @@ def chosen(cfg, file: Optional[CheckpointFile]) -> Optional[TagOptions]:
 
 
 def adopted(cfg, task_state: dict) -> TagOptions:
-    """Return the tags stored in a checkpoint, changed where the task has another language.
+    """Return the tags stored in a checkpoint, adapted to the languages and options of the task.
 
     Args:
         cfg: options of the task.

@@ -50,7 +50,10 @@ def let_vocabulary_grow(
 
 
 def _append_new_rows(module, state_dict: dict, name: str, new: Sequence[str], as_mean: bool):
-    """Append the rows of new symbols to loaded parameters that lack them."""
+    """Append the rows of new symbols to loaded parameters that lack them.
+
+    The rows are the model's own or, with ``as_mean``, the mean of the loaded rows.
+    """
     for of_module, parameter in module.named_parameters(recurse=False):
         key = f"{name}.{of_module}"
         loaded = state_dict.get(key)
@@ -120,12 +123,12 @@ def _extended(loaded: Tensor, module, key: str, how: Optional[str], path: str) -
 
 
 def positions_of(known: Tensor, wanted: int, how: str) -> Tensor:
-    """Extend learned positions to a larger number.
+    """Extend learned position embeddings to a larger number of positions.
 
     Args:
-        known: (n, C) embeddings of the n learned positions.
+        known: (n, C) learned embeddings of n positions.
         wanted: number of positions, at least n.
-        how: ``repeat`` them from the first one on, or ``interpolate`` linearly between them.
+        how: ``repeat`` the embeddings from the first on, or ``interpolate`` linearly between them.
 
     Returns:
         (wanted, C) embeddings.
