@@ -368,8 +368,11 @@ def _check_types(options: dict) -> None:
     """
     configs = GenerationConfig, DatasetConfig, CommonConfig
     types = {field.name: field.type for one in configs for field in dataclasses.fields(one)}
+    registered = {
+        kind: sorted(registry.REGISTRIES[kind]["registry"]) for kind in ("tokenizer", "bpe")
+    }
     for name, value in options.items():
-        choices = _choices_of(types.get(name))
+        choices = registered.get(name) or _choices_of(types.get(name))
         if choices and value is not None and value not in choices:
             known = " or ".join(f'"{choice}"' for choice in choices)
             raise UserError(f"{name} must be {known}, got {value!r}")
@@ -470,6 +473,7 @@ def _options_of(file: CheckpointFile) -> set:
     names.update(*file.settings.values())
     classes = [tasks.TASK_DATACLASS_REGISTRY.get(file.task)]
     for kind in ("tokenizer", "bpe"):
+        names.add(kind)
         classes += registry.REGISTRIES[kind]["dataclass_registry"].values()
     names.update(field.name for one in filter(None, classes) for field in dataclasses.fields(one))
     return names

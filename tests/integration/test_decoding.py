@@ -452,8 +452,10 @@ def test_sentences_without_words_are_refused_in_python(binarised, window_checkpo
             translator.translate([["w1"], ["w2", "\x01", "w3"]])
 
 
-def test_raw_text_from_python(binarised, window_checkpoint, tmp_path):
+@pytest.mark.parametrize("system", ["window", "memory_stream"])
+def test_raw_text_from_python(request, system, tmp_path):
     """With tokenizer and BPE the translator preprocesses raw text and postprocesses the output."""
+    checkpoint = str(request.getfixturevalue(f"{system}_checkpoint"))
     from sacremoses import MosesDetokenizer
     from subword_nmt.apply_bpe import BPE
     from subword_nmt.learn_bpe import learn_bpe
@@ -465,12 +467,20 @@ def test_raw_text_from_python(binarised, window_checkpoint, tmp_path):
         bpe = BPE(stream)
     raw = [["w1 w2, w3", "w4"], ["w9!"]]
     cut = [[bpe.process_line(s.replace(",", " ,").replace("!", " !")) for s in d] for d in raw]
-    plain = DocumentTranslator.from_pretrained(str(window_checkpoint)).translate(cut, beam=2)
+    plain = DocumentTranslator.from_pretrained(checkpoint).translate(cut, beam=2)
     whole = DocumentTranslator.from_pretrained(
-        str(window_checkpoint), tokenizer="moses", bpe="subword_nmt", bpe_codes=str(codes)
+        checkpoint, tokenizer="moses", bpe="subword_nmt", bpe_codes=str(codes)
     ).translate(raw, beam=2)
     detokenize = MosesDetokenizer("en").detokenize
     assert whole == [[detokenize(s.replace("@@ ", "").split()) for s in d] for d in plain]
+
+
+@pytest.mark.parametrize("system", ["window", "memory_stream"])
+def test_an_unknown_tokenizer_is_refused(request, system):
+    checkpoint = str(request.getfixturevalue(f"{system}_checkpoint"))
+    for option in ("tokenizer", "bpe"):
+        with pytest.raises(UserError, match=f"{option} must be .* or .*, got 'mosses'"):
+            DocumentTranslator.from_pretrained(checkpoint, **{option: "mosses"})
 
 
 @pytest.mark.parametrize("task", ["window", "document"])
