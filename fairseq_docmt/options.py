@@ -238,7 +238,7 @@ def _named(option: Field) -> str:
 
 def _default(option: Field, completed) -> str:
     value = option.default if completed is None else completed
-    if value in (None, False, MISSING) or str(value).startswith("${"):
+    if value is None or value is False or value == MISSING or str(value).startswith("${"):
         return ""
     return str(getattr(value, "value", value))
 

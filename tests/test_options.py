@@ -47,6 +47,10 @@ def test_options_of_an_architecture_have_its_sizes(shown):
     assert "--dropout" not in memory  # of transformer
 
 
+def test_a_default_of_zero_is_shown(shown):
+    assert "the mean of all heads (default: 0)" in shown("--search", "regularized-head")
+
+
 def test_a_task_and_an_architecture_are_listed_together(shown):
     text = shown("--task", "sentence_stream_translation", "--arch", "cache_rnn")
     assert text.index("--chunk-sentences") < text.index("--cache-size")
