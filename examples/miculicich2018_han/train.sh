@@ -26,6 +26,7 @@ train() {
 }
 
 context() {
+  note_start
   train --task sentence_stream_translation --arch han_transformer \
     --context-sentences 3 --batch-size 8 --chunk-sentences 20 --max-epoch 1 "$@"
 }
