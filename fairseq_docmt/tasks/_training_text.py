@@ -43,14 +43,14 @@ def describe(cfg, src_dict: Dictionary, tgt_dict: Dictionary) -> dict:
     both = cfg.source_lang in forms and cfg.target_lang in forms
     return {
         "languages": [cfg.source_lang, cfg.target_lang],
-        "dictionaries": [_words(src_dict), _words(tgt_dict)],
+        "dictionaries": [checksum_of_words(src_dict), checksum_of_words(tgt_dict)],
         "forms": [forms[name].record() for name in (cfg.source_lang, cfg.target_lang)]
         if both
         else None,
     }
 
 
-def _words(dictionary: Dictionary) -> str:
+def checksum_of_words(dictionary: Dictionary) -> str:
     """Return a checksum of the words of a dictionary, in order, without the document symbols."""
     words = [word for word in dictionary.symbols if word not in DOCUMENT_SYMBOLS]
     return hashlib.sha256("\n".join(words).encode()).hexdigest()

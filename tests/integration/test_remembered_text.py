@@ -4,6 +4,7 @@ Covers text_form.py, data/tokenizers.py, tasks/_training_text.py.
 """
 
 import json
+import shutil
 from unittest import mock
 
 import line_functions
@@ -193,3 +194,24 @@ def test_output_is_detokenized_by_either_side(prepared, checkpoint):
     codes = ["--bpe-codes", str(prepared / "codes")]
     output = tiny.generate(prepared / "bin", checkpoint, *WINDOW, *text, *codes)
     assert "@@" not in "".join(tiny.lines_of(output, "D").values())
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_other_words_than_those_of_a_stock_training(binarised, tmp_path, caplog, swapped):
+    """A checkpoint of fairseq's task knows its data folder, whose dictionaries may be there."""
+    stock = tiny.train(binarised, tmp_path / "stock", "--task", "translation", updates=1)
+    data = shutil.copytree(binarised, tmp_path / "data")
+    path = data / "dict.src.txt"
+    words = path.read_text(encoding="utf-8").splitlines()
+    words[:2] = words[:2][::-1] if swapped else words[:2]
+    path.write_text("\n".join(words) + "\n", encoding="utf-8")
+    window = [*WINDOW, "--window-size", "1"]
+    start = ["--finetune-from-model", str(stock)]
+    for use in (
+        lambda: tiny.generate(data, stock, *window),
+        lambda: tiny.train(data, tmp_path / "more", *window, *start, updates=1),
+    ):
+        caplog.clear()
+        use()
+        assert ("words are not those of the source dictionary in" in caplog.text) == swapped
+        assert "target dictionary" not in caplog.text

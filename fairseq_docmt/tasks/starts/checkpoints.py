@@ -96,6 +96,7 @@ def check_checkpoints_to_decode(task) -> None:
             file = read_checkpoint(part)
             task.use_tags(language_tags.chosen(task.cfg, file))
             _check_sizes(file, task)
+            _warn_of_other_words(file, task)
             _check_overrides(file, task.cfg.model_overrides)
             file.limit_positions(task.cfg)
 
@@ -182,6 +183,7 @@ def start_of_training(task) -> Optional[Start]:
     stored = start.file.task_state.get(_training_text.KEY)
     if not cfg.override_checkpoint_options:
         _training_text.refuse_other_text(stored, task.training_text, languages=resumes)
+        _warn_of_other_words(start.file, task)
     return start
 
 
@@ -242,6 +244,36 @@ def _check_sizes(file: CheckpointFile, task) -> None:
             f"{trained}; give the data folder of training, or binarise the text with its "
             "dictionaries (--srcdict, --tgtdict of fairseq-preprocess)"
         )
+
+
+def _warn_of_other_words(file: CheckpointFile, task) -> None:
+    """Warn if a checkpoint of one of fairseq's tasks was trained with other dictionaries.
+
+    Such a checkpoint does not store its dictionaries.  They are read from the data folder that it
+    was trained with, if the folder exists.
+    """
+    trained = file.settings.get("task", {})
+    if _training_text.KEY in file.task_state or not trained.get("data"):
+        return
+    folder = utils.split_paths(trained["data"])[0]
+    for option, own in (
+        ("source_lang", task.source_dictionary),
+        ("target_lang", task.target_dictionary),
+    ):
+        language = trained.get(option) or getattr(task.cfg, option)  # inferred if not stored
+        path = os.path.join(folder, f"dict.{language}.txt")
+        if not os.path.isfile(path):
+            continue
+        wanted, found = map(_training_text.checksum_of_words, (Dictionary.load(path), own))
+        if wanted != found:
+            logger.warning(
+                "%s was trained with %s, whose words are not those of the %s dictionary in %s; "
+                "binarise the text with it (--srcdict, --tgtdict of fairseq-preprocess)",
+                file.path,
+                path,
+                option.partition("_")[0],
+                task.cfg.data,
+            )
 
 
 def check_fit(model, file: CheckpointFile, arch: str, resumes: bool) -> None:
