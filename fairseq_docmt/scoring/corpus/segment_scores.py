@@ -141,7 +141,7 @@ def _read_file(
     return {
         name: _in_order(scores, f"{path}: {name}", texts)
         for name, scores in rows.items()
-        if name in texts.names
+        if name in texts.names and system in ("", name)
     }
 
 
@@ -174,7 +174,7 @@ def _of_records(
         name = value_of(record, SYSTEM_FIELDS) or system
         if not name:
             raise UserError(f"{where} names no system; give --scores {metric}:SYSTEM={path}")
-        if name not in texts.names or system and name != system:
+        if name not in texts.names or system not in ("", name):
             continue
         document = value_of(record, DOCUMENT_FIELDS)
         if document not in places:

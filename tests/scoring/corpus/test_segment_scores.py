@@ -101,6 +101,16 @@ def test_numbers_of_each_system_and_direction(scoring, write, arguments):
     assert "(+0 -3)" in printed
 
 
+@pytest.mark.parametrize("form", ["mt-metrics-eval", "CSV"])
+def test_a_file_of_all_systems_is_read_for_one(scoring, write, arguments, form):
+    """The other system has its own file; its scores in the first file do not count."""
+    other = write("other.txt", "".join(f"{score + 1}\n" for score in TWO))
+    options = ["--scores", f"M:one={write('scores', FORMS[form][0])}"]
+    options += ["--scores", f"M:two={other}", "--format", "json"]
+    found = json.loads(scoring(*arguments, *options))["metrics"][-1]
+    assert found["segments"] == {"one": ONE, "two": [score + 1 for score in TWO]}
+
+
 def test_segments_that_are_left_out(scoring, write, arguments, tmp_path):
     """The other program has scored them too."""
     reference = json.loads((tmp_path / "r").read_text())
