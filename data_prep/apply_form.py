@@ -3,9 +3,9 @@ r"""Preprocess raw text as prepare.py did for a binarised folder, or undo the pr
     python data_prep/apply_form.py --data data/de-en/bin --language en mono.en prepared/train.en
     python data_prep/apply_form.py --data data/de-en/bin --language en --undo repaired.en raw.en
 
-For text that was not part of the prepared corpus, such as monolingual documents or outputs of
-other systems: it is tokenized, truecased and cut into subwords like the training text.  Blank lines
-stay where they are.
+This is for text that is not part of the prepared corpus, such as monolingual documents or outputs
+of other systems.  It is tokenized, truecased and cut into subwords like the training text.  Blank
+lines stay where they are.
 """
 
 import argparse
@@ -24,15 +24,16 @@ from fairseq_docmt.text_form import read_text_forms
 
 
 def line_function(data: str, language: str, undo: bool):
-    """Return a function that preprocesses a raw sentence or, with ``undo``, restores it.
+    """Return a function that preprocesses a raw sentence or turns a preprocessed one into raw text.
 
     Args:
-        data: binarised folder.
-        language: language of the text.
-        undo: True for a function from preprocessed to raw sentences.
+        data: binarised folder, which tells how its text was preprocessed.
+        language: language of the sentences.
+        undo: True for the function that returns raw text.
 
     Raises:
-        CorpusError: the folder does not describe its preprocessing, or has no such language.
+        CorpusError: the folder does not describe its preprocessing, has no text in this language,
+            or has a missing or invalid model.
     """
     try:
         forms = read_text_forms(data)
@@ -67,7 +68,7 @@ def without_symbols(lines: Iterable[str], file: str) -> Iterator[str]:
 
 
 def main(arguments=None) -> None:
-    """Convert the file given on the command line; an error ends the program with a message."""
+    """Convert the file given on the command line; if there is an error, print it and exit."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

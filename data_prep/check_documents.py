@@ -40,7 +40,11 @@ Row = Tuple[Optional[str], Optional[str]]
 
 
 class CorpusError(ValueError):
-    """Error in a corpus; its message is one sentence that names the file, the line and a fix."""
+    """Error in a corpus or in the options of a script.
+
+    The message is one sentence that names the file and, where possible, the line, and says what to
+    do.
+    """
 
 
 class Counts(NamedTuple):
@@ -56,10 +60,10 @@ def read_lines(path: str) -> List[str]:
 
 
 def iterate_lines(path: str) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file; lines end with LF, CRLF or CR, as in fairseq.
+    """Yield the lines of a UTF-8 file, without their line ends.
 
-    The encoding of the whole file is checked before the first line is yielded.  The file is never
-    held in memory as a whole.
+    Lines end with LF, CRLF or CR, as in fairseq.  The encoding of the whole file is checked before
+    the first line is yielded.  The file is never held in memory as a whole.
 
     Raises:
         CorpusError: the file cannot be read or is a pipe, begins with a byte order mark, has a line
@@ -84,7 +88,7 @@ def refuse_long(line: str, name: str, number: int) -> None:
     """Raise a CorpusError if a line is so long that line ends are probably missing.
 
     Args:
-        line: the line.
+        line: text of the line.
         name, number: file name and line number, for the message.
     """
     if len(line) > LONGEST:
@@ -139,14 +143,17 @@ def _first_invalid_line(path: str) -> int:
 
 
 def without_odd_line_breaks(line: str) -> str:
-    """Replace with spaces the characters that only some programs recognise as line breaks."""
+    """Replace with spaces the characters that only some programs read as line breaks.
+
+    Examples are the form feed and U+2028.
+    """
     return LINE_BREAKS_OF_OTHERS.sub(" ", line)
 
 
 def check_lines(src: Iterable[str], tgt: Iterable[str], src_name: str, tgt_name: str) -> Counts:
-    """Check that the lines of both sides form a parallel corpus; return its :class:`Counts`.
+    """Check that the lines of two sides form a parallel corpus, and return its :class:`Counts`.
 
-    The lines are read once, block by block.
+    The lines are read only once, so that generators can be given.
 
     Args:
         src, tgt: lines of the two sides.
@@ -185,12 +192,12 @@ def blocks_of(items: Iterable, size: int) -> Iterator[list]:
 
 
 def _faults_of_side(lines: List[str], name: str, first: int) -> Iterator[Fault]:
-    """Yield the line number and message of the first error of each kind on one side.
+    """Yield the line number and error message of the first error of each kind on one side.
 
     Args:
         lines: consecutive lines of the side.
         name: file name for error messages.
-        first: number in the file of the first of ``lines``.
+        first: line number in the file of the first of ``lines``.
     """
     if first == 1 and lines[0].startswith(BYTE_ORDER_MARK):
         yield 1, _byte_order_mark_in(name)
@@ -218,13 +225,16 @@ def _faults_of_side(lines: List[str], name: str, first: int) -> Iterator[Fault]:
 def _first_mismatch(
     block: List[Row], rest: Iterable[Row], names: Tuple[str, str], first: int
 ) -> Iterator[Fault]:
-    """Yield the number of the first line at which the sides do not match, if any, and a message.
+    """Find the first pair of lines in which one line is blank or missing and the other is not.
 
     Args:
         block: pairs of lines; None in a pair means that a side has ended.
-        rest: the pairs after the block, which are counted only if there is a mismatch.
+        rest: the pairs after the block, which are counted for the message if there is a mismatch.
         names: file names for error messages.
         first: line number of the first pair.
+
+    Yields:
+        The line number of this pair and an error message; nothing if all pairs match.
     """
     for number, (source, target) in enumerate(block, start=first):
         ended = source is None or target is None
@@ -254,11 +264,11 @@ def _first_mismatch(
 
 
 def check_files(src_path: str, tgt_path: str) -> Counts:
-    """Check the two files of a corpus; return its numbers of documents and sentence pairs.
+    """Check that two files form a parallel corpus, and return their :class:`Counts`.
 
-    Warnings are printed if a side is not in the script of the language that its suffix names, if
-    both sides are the same text, if lengths of source and target sentences are not related, or if
-    blank lines seem to be missing.
+    A warning is printed if the corpus looks wrong although its lines match: a side is not in the
+    script of the language that its suffix names, both sides are the same text, the lengths of
+    source and target sentences are unrelated, or blank lines seem to be missing.
 
     Raises:
         CorpusError: an error was found; only the first is reported.
@@ -276,11 +286,11 @@ def check_files(src_path: str, tgt_path: str) -> Counts:
 def check_scripts(paths: Sequence[str], sides: Iterable[Iterable[str]]) -> None:
     """Check that each side is in the script of the language that its suffix names.
 
-    Warn if only one side is in another script.
+    If only one side is in another script, a warning is printed.
 
     Args:
         paths: paths of the two sides.
-        sides: their lines.
+        sides: lines of the two sides.
 
     Raises:
         CorpusError: each side is in the script of the other language.
@@ -292,11 +302,15 @@ def check_scripts(paths: Sequence[str], sides: Iterable[Iterable[str]]) -> None:
 
 
 def warn_if_not_parallel(paths: Sequence[str], sides: Iterable[Iterable[str]]) -> None:
-    """Warn if the lengths of source and target sentences are not related, as in shifted lines.
+    """Warn if sentence lengths suggest that the two sides are not translations of each other.
+
+    Long sentences usually have long translations.  The lengths are unrelated if, for example, a
+    line is missing on one side and all later lines are shifted.  Texts of fewer than 100 sentence
+    pairs are not checked.
 
     Args:
         paths: paths of the two sides.
-        sides: their lines, with blank lines at the same places.
+        sides: lines of the two sides, with blank lines at the same places.
     """
     lengths = [[len(line.strip()) for line in side if line.strip()] for side in sides]
     if len(lengths[0]) < FEWEST_PAIRS:
@@ -310,7 +324,7 @@ def warn_if_not_parallel(paths: Sequence[str], sides: Iterable[Iterable[str]]) -
 
 
 def warn_of_symbols(path: str) -> None:
-    """Warn about the first word of a file that a model would read as one of its symbols."""
+    """Warn about the first word in a file that a model would read as one of its special symbols."""
     for number, line in enumerate(iterate_lines(path), start=1):
         if MARK.search(line):
             # Imported late, as this takes seconds.
@@ -326,7 +340,7 @@ def warn_of_symbols(path: str) -> None:
 
 
 def main() -> None:
-    """Check the files named on the command line."""
+    """Check the two files named on the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__.replace("``", ""), formatter_class=argparse.RawDescriptionHelpFormatter
     )

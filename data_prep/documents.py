@@ -1,8 +1,8 @@
-"""Shared parts of the readers of published corpora: reading lines, selecting and writing documents.
+"""Functions shared by the scripts that convert published corpora.
 
-A reader yields documents, each a list of sentence pairs.  This module leaves out pairs with an
-empty side, checks the other pairs and writes two files with one sentence per line and a blank line
-between documents.
+Each of these scripts has a reader: a function that yields documents, as lists of sentence pairs.
+The functions here read lines, leave out pairs with an empty side, check the remaining text and
+write it to two files.  These have one sentence per line and a blank line between documents.
 """
 
 import argparse
@@ -33,11 +33,11 @@ Document = List[Pair]
 
 
 class LeftOut:
-    """Numbers of sentence pairs and documents that are left out of a corpus.
+    """Counts of what is left out of a corpus.
 
     Attributes:
-        pairs: sentence pairs with an empty side, in documents that are written.
-        documents: documents that are not written.
+        pairs: number of sentence pairs with an empty side, in documents that are written.
+        documents: number of documents that are not written.
     """
 
     def __init__(self):
@@ -50,8 +50,8 @@ class LeftOut:
 def lines_of(path: str) -> Iterator[str]:
     """Yield the lines of a UTF-8 file, which may be compressed by gzip.
 
-    Only LF ends a line, as in the programs that made published corpora; other line breaks become
-    spaces.
+    Only LF ends a line, as in the programs that made published corpora.  Other line breaks are
+    replaced with spaces.
 
     Raises:
         CorpusError: the file cannot be read, or a line is not UTF-8.
@@ -73,7 +73,7 @@ def lines_of(path: str) -> Iterator[str]:
 
 
 def _opened(path: str):
-    """Open a file for reading bytes; decompress it if it is in gzip format or named ``.gz``."""
+    """Open a file for reading bytes; decompress it if it is gzipped or its name ends in ``.gz``."""
     with open(path, "rb") as stream:
         is_compressed = Path(path).is_file() and stream.read(2) == GZIP
     is_compressed = is_compressed or str(path).endswith(".gz")
@@ -81,15 +81,16 @@ def _opened(path: str):
 
 
 def on_one_line(text: str) -> str:
-    """Replace with a space every character that some program takes for a line end."""
+    """Replace with a space every character that some program reads as the end of a line."""
     return without_odd_line_breaks(text.replace("\r", " ").replace("\n", " "))
 
 
 def paired_lines(*paths: str) -> Iterator[Tuple[str, ...]]:
-    """Yield tuples of corresponding lines: line i of each file.
+    """Yield the lines of several files side by side: tuples with line i of each file.
 
     Raises:
-        CorpusError: a file has fewer lines than the others, or a line is too long.
+        CorpusError: a file cannot be read or has fewer lines than the others, or a line is too
+            long.
     """
     for number, lines in enumerate(zip_longest(*map(lines_of, paths))):
         if None in lines:
@@ -115,14 +116,16 @@ def select(
     min_sentences: int = 1,
     complete_documents: bool = False,
 ) -> Iterator[Document]:
-    """Strip white space and drop pairs with an empty side; yield the remaining documents.
+    """Yield documents without the sentence pairs that have an empty side; omit short documents.
+
+    White space at both ends of sentences is removed.
 
     Args:
-        documents: documents as read; pairs with two empty sides, and documents without any other
-            pairs, are skipped and not counted.
-        left_out: counts to which the omitted pairs and documents are added.
-        min_sentences: minimum number of pairs in a document.
-        complete_documents: leave out a whole document if a pair has exactly one empty side.
+        documents: documents as read.
+        left_out: counts, to which the pairs and documents that are left out are added.  Pairs with
+            two empty sides are not counted, nor are documents that have no other pairs.
+        min_sentences: minimum number of pairs in a document, without those left out.
+        complete_documents: True to leave out a whole document if a pair has exactly one empty side.
     """
     for document in documents:
         stripped = [(source.strip(), target.strip()) for source, target in document]
@@ -138,15 +141,18 @@ def select(
 def checked_texts(
     documents: Iterable[Document], out: Sequence[str]
 ) -> Tuple[Counts, Dict[str, List[str]]]:
-    """Check the text to write; return its :class:`Counts` and the lines for each path.
+    """Convert documents to the lines of two files, and check the result.
 
     Args:
-        documents: lists of pairs without empty sides.
-        out: paths of the two sides.
+        documents: lists of sentence pairs, none with an empty side.
+        out: paths of the files to write later.
+
+    Returns:
+        The :class:`Counts` of the text, and a dictionary from each path to its lines.
 
     Raises:
-        CorpusError: the text is empty or has an error, both sides have the same path, or each side
-            is in the script of the other language.
+        CorpusError: the text is empty or has an error, both paths are the same, or each side is in
+            the script of the other language.
     """
     if Path(out[0]).resolve() == Path(out[1]).resolve():
         raise CorpusError(f"--out: {out[1]} is the file of both sides; give each its own")
@@ -176,7 +182,7 @@ def reader_parser(description: str) -> argparse.ArgumentParser:
     """Create the command-line parser of a corpus reader, with the options that all readers share.
 
     Args:
-        description: docstring of the reader, with an example.
+        description: text for ``--help``, usually the docstring of the script.
     """
     parser = argparse.ArgumentParser(
         description=description.replace("``", ""),
@@ -206,8 +212,9 @@ def check_not_read(
 
     Args:
         out: paths to write.
-        given: values of the other arguments; strings and lists of strings are taken for paths.
-        problem: text of the error message after the path.
+        given: values of the command's other arguments; every string, alone or in a list, is taken
+            for the path of an input file.
+        problem: what the error message says after the path.
 
     Raises:
         CorpusError: a path is both read and written.
@@ -220,11 +227,13 @@ def check_not_read(
 
 
 def run_reader(read: Callable[..., Iterable[Document]], args: argparse.Namespace) -> None:
-    """Read, check and write a corpus and print its size; an error ends the program with a message.
+    """Convert a corpus: read, check and write it, and print its size.
+
+    If there is an error, its message is printed and the program exits.
 
     Args:
-        read: reader, called with the arguments of the command line.
-        args: arguments of the command line, including those shared by all readers.
+        read: function that reads the documents, given ``args``.
+        args: options of the command, including those of :func:`reader_parser`.
     """
     left_out = LeftOut()
     try:

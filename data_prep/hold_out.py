@@ -19,7 +19,7 @@ from stages import write_whole
 
 
 def read_corpus(source: str, target: str) -> List[Document]:
-    """Read the documents of two parallel files, where blank lines separate documents.
+    """Read the documents of two parallel files, in which blank lines separate documents.
 
     Raises:
         CorpusError: the files are not a valid corpus.
@@ -31,18 +31,19 @@ def read_corpus(source: str, target: str) -> List[Document]:
 
 
 def split(documents: List[Document], sizes: Dict[str, int], seed: int) -> Dict[str, List[Document]]:
-    """Draw documents at random for each part of a corpus.
+    """Split documents at random into validation, test and training documents.
 
     Args:
         documents: all documents.
-        sizes: part (``valid``, ``test``) -> number of documents to draw.
+        sizes: ``valid`` and ``test`` -> number of documents to draw.
         seed: random seed.
 
     Returns:
-        Part -> its documents; ``train`` has the documents that are not drawn.
+        ``train``, ``valid`` and ``test`` -> list of documents; ``train`` has those that are not
+        drawn.
 
     Raises:
-        CorpusError: a part would be empty.
+        CorpusError: one of the lists would be empty.
     """
     if min(sizes.values()) < 1:
         raise CorpusError("--valid and --test must be at least 1")
@@ -61,7 +62,7 @@ def split(documents: List[Document], sizes: Dict[str, int], seed: int) -> Dict[s
 
 
 def output_paths(args: argparse.Namespace) -> Dict[str, List[str]]:
-    """Return the output paths of both sides of ``train``, ``valid`` and ``test``.
+    """Return the two paths to write for each of ``train``, ``valid`` and ``test``.
 
     Raises:
         CorpusError: both sides have the same suffix, or an output would overwrite an input.

@@ -1,7 +1,8 @@
-"""Functions that preprocess a line: tokenization, truecasing, subword segmentation.
+"""Functions that tokenize, truecase and segment text line by line.
 
-Tokenizers have the same settings as in fairseq, so that ``fairseq-interactive`` tokenizes as in
-training.
+A line function takes a line and returns its new form.  :func:`tokenizer`, :func:`truecaser` and the
+segmenters return such functions.  Tokenizers have the same settings as in fairseq, so that
+``fairseq-interactive`` tokenizes as in training.
 """
 
 from typing import Callable
@@ -12,7 +13,11 @@ CHINESE = ("zh", "cn", "zho")
 
 
 def choose_tokenizer(name: str, language: str) -> str:
-    """Return ``name``; if it is ``auto``, return ``jieba`` for Chinese and ``moses`` otherwise."""
+    """Return the name of the tokenizer to use for a language.
+
+    This is ``name``, unless it is ``auto``.  In that case it is ``jieba`` for Chinese and ``moses``
+    for other languages.
+    """
     if name != "auto":
         return name
     return "jieba" if language.lower().replace("_", "-").split("-")[0] in CHINESE else "moses"
@@ -32,7 +37,7 @@ def _moses(language: str) -> LineFunction:
     from sacremoses import MosesTokenizer
 
     class Tokenizer(MosesTokenizer):
-        """Moses tokenizer with faster character tests: character sets are built only once."""
+        """Moses tokenizer with faster character tests, as it builds character sets only once."""
 
         def __init__(self, language: str):
             super().__init__(language)
@@ -67,7 +72,8 @@ def _none(language: str) -> LineFunction:
 def truecaser(model_path: str) -> LineFunction:
     """Return a function that truecases a tokenized line with a Moses model.
 
-    As in Moses, it changes the first word of a sentence and unknown words only.
+    As in Moses, only two kinds of words are changed: the first word of a sentence, and words that
+    the model knows only in another case.
     """
     from sacremoses import MosesTruecaser
 
@@ -77,7 +83,7 @@ def truecaser(model_path: str) -> LineFunction:
 
 
 def subword_segmenter(codes_path: str) -> LineFunction:
-    """Return a function that splits the words of a line by the BPE merges of subword-nmt."""
+    """Return a function that splits the words of a line by BPE, with merges of subword-nmt."""
     from subword_nmt.apply_bpe import BPE
 
     with open(codes_path, encoding="utf-8") as codes:
@@ -85,7 +91,7 @@ def subword_segmenter(codes_path: str) -> LineFunction:
 
 
 def sentencepiece_segmenter(model_path: str) -> LineFunction:
-    """Return a function that splits a line into the pieces of a SentencePiece model."""
+    """Return a function that splits a line into pieces, with a SentencePiece model."""
     from sentencepiece import SentencePieceProcessor
 
     model = SentencePieceProcessor(model_file=model_path)

@@ -3,8 +3,8 @@ r"""Convert text with a marker line before each document to a corpus of document
     python data_prep/marked_documents.py concatenated_en2de_dev_en.txt \
         concatenated_en2de_dev_de.txt --out corpus/valid.en corpus/valid.de
 
-Maruf et al. (2019) distribute TED talks, News Commentary and Europarl in this form: the line
-``<d>`` begins a document.
+Maruf et al. (2019) distribute TED talks, News Commentary and Europarl in this form, with the line
+``<d>`` before each document.
 """
 
 import argparse
@@ -19,11 +19,11 @@ def read_documents(source: str, target: str, mark: str) -> Iterator[Document]:
 
     Args:
         source, target: paths.
-        mark: line that begins a document.
+        mark: the marker line, such as ``<d>``.
 
     Raises:
-        CorpusError: the sides differ in their number of lines or in their markers, have no marker,
-            or have text before the first marker.
+        CorpusError: the sides differ in their number of lines or in the places of their markers; or
+            a file has no marker, or text before the first one.
     """
     document: Document = []
     marked = False

@@ -1,12 +1,12 @@
-r"""Convert documents to a corpus, given a document id for each line or a file for each document.
+r"""Convert text with a document id for each line, or folders of documents, to a corpus.
 
     python data_prep/named_documents.py train.de train.en --docids train.docids \
         --out corpus/train.de corpus/train.en
     python data_prep/named_documents.py talks.de talks.en --out corpus/train.de corpus/train.en
 
-In the first example, a file names the document of each line, as in contextual-mt and WMT.  In the
-second, each side is a folder with a file for each document; files of a document have the same name
-on both sides, apart from an extension such as ``.de``.
+In the first example, --docids is a file with the document id of each line, as in contextual-mt and
+WMT.  In the second, each side is a folder with one file per document.  The two files of a document
+have the same name, apart from an extension such as ``.de``.
 """
 
 import argparse
@@ -25,8 +25,8 @@ def documents_of_lines(source: str, target: str, docids: str) -> Iterator[Docume
     """Yield the documents of two parallel files, given a file with the document id of each line.
 
     Raises:
-        CorpusError: there are more or fewer ids than lines.
-        UserError: the lines of a document are not consecutive.
+        CorpusError: the files differ in their number of lines.
+        UserError: the file of ids cannot be read, or the lines of a document are not consecutive.
     """
     names = read_docids(docids)
     document: Document = []
@@ -48,10 +48,11 @@ def documents_of_lines(source: str, target: str, docids: str) -> Iterator[Docume
 
 
 def documents_of_files(source: str, target: str) -> Iterator[Document]:
-    """Yield the documents of two folders, in the order of their names.
+    """Yield the documents of two folders that have one file per document, ordered by name.
 
     Raises:
-        CorpusError: a document is in one folder only, or its sides differ in their number of lines.
+        CorpusError: a document is in one folder only, or its two files differ in their number of
+            lines.
     """
     sides = [_by_name(source), _by_name(target)]
     for (folder, files), (other, others) in (sides, sides[::-1]):
@@ -67,9 +68,12 @@ def documents_of_files(source: str, target: str) -> Iterator[Document]:
 
 
 def _by_name(folder: str):
-    """Return a pair: ``folder``, and a dictionary from the names of its documents to file paths.
+    """Find the files of a folder by the names of their documents.
 
-    The document name is the path relative to the folder, without the file extension.
+    The name of a document is the path of its file within the folder, without the extension.
+
+    Returns:
+        ``folder``, and a dictionary from document names to paths.
 
     Raises:
         CorpusError: two files have the same document name.

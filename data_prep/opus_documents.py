@@ -1,4 +1,4 @@
-r"""Convert an OPUS corpus with document names, e.g. OpenSubtitles, to parallel documents.
+r"""Convert an OPUS corpus with document names, such as OpenSubtitles, to parallel documents.
 
     python data_prep/opus_documents.py OpenSubtitles.de-en.en OpenSubtitles.de-en.de \
         OpenSubtitles.de-en.ids --without contrapro.json --out corpus/all.en corpus/all.de
@@ -19,10 +19,10 @@ from documents import Document, Pair, paired_lines, reader_parser, run_reader
 
 
 class ContraPro:
-    """Segments of the ContraPro test set (Müller et al., 2018) to leave out of a corpus.
+    """Segments of the ContraPro test set (Müller et al., 2018) that are to be left out of a corpus.
 
-    A segment is identified by its document, e.g. ``1990_12_345.de`` for ``de/1990/12/345.xml.gz``,
-    and by its line in the document, counted from 1.
+    Each segment is given by the id of its document and its line in the document, counted from 1.
+    The id of ``de/1990/12/345.xml.gz``, for example, is ``1990_12_345.de``.
 
     Args:
         path: ``contrapro.json``.
@@ -53,11 +53,14 @@ class ContraPro:
             ) from None
 
     def removed_from(self, document: Document, files: Tuple[str, str]) -> Document:
-        """Return a document without the segments of ContraPro.
+        """Return a document of the corpus without the segments of ContraPro.
+
+        Documents must be given in the order of the corpus, because lines are counted across those
+        that share a file.
 
         Args:
-            document: all pairs of the document.
-            files: names of its two files.
+            document: all sentence pairs of the document.
+            files: names of its source and target file in the corpus.
 
         Raises:
             CorpusError: the text of a segment differs from that in ContraPro.
@@ -80,7 +83,7 @@ class ContraPro:
         return text is not None
 
     def check_all_removed(self, ids: str) -> None:
-        """Check that the corpus had all segments of ContraPro.
+        """Check that every segment of ContraPro was found in the corpus and removed.
 
         Args:
             ids: path of the .ids file of the corpus, for the message.
@@ -97,7 +100,10 @@ class ContraPro:
 
 
 def _document_id(file: str) -> str:
-    """Return the ContraPro name of a file, ``1990_12_345.de`` for ``de/1990/12/345.xml.gz``."""
+    """Return the id by which ContraPro names a document, given its file in OPUS.
+
+    For example, the id of ``de/1990/12/345.xml.gz`` is ``1990_12_345.de``.
+    """
     language, *parts = file.split("/")[-4:]
     return "_".join(parts).split(".xml")[0] + "." + language
 
@@ -105,16 +111,17 @@ def _document_id(file: str) -> str:
 def read_documents(
     source: str, target: str, ids: str, left_out: Optional[ContraPro] = None
 ) -> Iterator[Document]:
-    """Yield the documents of a corpus in the Moses format.
+    """Yield the documents of an OPUS corpus in Moses format.
 
     Args:
         source, target: paths of the texts.
-        ids: path of the file with the document names of both sides, separated by tabs.
-        left_out: segments to leave out; the text around them stays one document.
+        ids: path of the .ids file: source and target document of each line, separated by a tab.
+        left_out: segments to leave out; the text before and after them stays one document.
 
     Raises:
-        CorpusError: the files differ in their number of lines, a line does not have two names, or
-            the lines of a document are not consecutive.
+        CorpusError: the files differ in their number of lines, a line of ``ids`` does not have two
+            names, the lines of a document are not consecutive, or a segment of ``left_out`` is not
+            in the corpus.
     """
 
     def files(row) -> Tuple[str, str]:
@@ -152,7 +159,10 @@ def parse_args(arguments=None) -> argparse.Namespace:
 
 
 def read(args: argparse.Namespace) -> Iterator[Document]:
-    """Yield the documents of the corpus; with ``--without``, leave out ContraPro's segments."""
+    """Yield the documents of the corpus named by the options of the command.
+
+    With ``--without``, the segments of ContraPro are left out.
+    """
     left_out = ContraPro(args.without) if args.without else None
     return read_documents(args.source, args.target, args.ids, left_out)
 

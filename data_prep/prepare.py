@@ -36,13 +36,15 @@ MODEL_FILES = ("truecaser", "bpe_codes", SENTENCEPIECE)
 
 
 class Step(NamedTuple):
-    """Preprocessing step: how to build its line function, and everything its results depend on.
+    """A preprocessing step for the text of one language, such as tokenization.
+
+    If one of its files or options changes, the step is repeated.
 
     Attributes:
-        build: function that builds the line function, which converts one line.
+        build: function that returns the line function, which converts a single line.
         arguments: arguments of ``build``.
-        files: model files that the results depend on.
-        options: options that the results depend on.
+        files: model files on which the results depend.
+        options: options on which the results depend.
     """
 
     build: Callable
@@ -52,7 +54,7 @@ class Step(NamedTuple):
 
 
 class Preparation:
-    """All stages of the preparation for one language pair.
+    """All stages that turn the corpus of a language pair into binarised data.
 
     Args:
         args: options of the command line.
@@ -73,13 +75,13 @@ class Preparation:
             self.prefixes[f"test{number or ''}"] = prefix
 
     def run(self) -> Path:
-        """Run all stages, from raw text to binarised data.
+        """Run all stages that are not finished yet, from raw text to binarised data.
 
         Returns:
             Path of the binarised folder.
 
         Raises:
-            CorpusError: invalid input; the message gives file and line.
+            CorpusError: the input is invalid; the message names the file and line.
         """
         with self.stages.locked():
             return self._run()
@@ -107,7 +109,9 @@ class Preparation:
         return self.folder / "text" / kind / f"{split}.{language}"
 
     def _check_and_copy(self) -> None:
-        """Check each split and copy it with stripped lines and uniform line endings.
+        """Check each split of the corpus, and copy it to ``text/raw`` in the working folder.
+
+        In the copies, lines are stripped of white space and end with LF.
 
         Raises:
             CorpusError: the text of a split is invalid, or a copy would overwrite another split.
@@ -136,7 +140,7 @@ class Preparation:
         """Refuse validation and test sets with swapped sides; warn about text that splits share.
 
         Args:
-            kind: state of the text, such as ``raw`` or ``tokenized``.
+            kind: state of the text to check, see :meth:`text`.
 
         Raises:
             CorpusError: the sides of a set are swapped.
@@ -160,11 +164,15 @@ class Preparation:
         sanity.check_repetition(lines("train"), {split: lines(split) for split in others})
 
     def _map_files(self, before: str, after: str, choose: Callable[[str], Step]) -> str:
-        """Apply a preprocessing step to all files; return the new state of the text, ``after``.
+        """Apply a preprocessing step to both sides of all splits.
 
         Args:
-            before, after: states of the text, such as ``raw`` and ``tokenized``.
-            choose: function from a language to its step.
+            before, after: states of the text before and after the step, such as ``raw`` and
+                ``tokenized``.
+            choose: function that returns the step for a language.
+
+        Returns:
+            The new state of the text, ``after``.
         """
         for split, prefix in self.prefixes.items():
             for language in self.languages:
@@ -294,7 +302,7 @@ class Preparation:
         return self.folder / "bin"
 
     def _text_form(self, language: str) -> Dict[str, Optional[str]]:
-        """Return the tokenizer and the model files of a language, for text_form.json."""
+        """Return the entry of a language in ``text_form.json``: tokenizer and model file names."""
         truecaser = f"truecase.{language}" if self.args.truecase else None
         model = self._subword_model(language).name
         form = {"tokenizer": self._tokenizer_name(language), "truecaser": truecaser}
@@ -302,10 +310,14 @@ class Preparation:
         return {**form, SENTENCEPIECE: model} if self.subwords == SENTENCEPIECE else form
 
     def _write_dictionaries(self, kind: str, folder: Path) -> None:
-        """Write the same dictionaries as fairseq-preprocess, but faster.
+        """Write dictionaries as fairseq-preprocess does, but faster.
 
-        With SentencePiece, they have all pieces of the model, so that other text has no unknown
-        words.  The file of ``--dictionary``, if given, is copied for both sides instead.
+        With SentencePiece, a dictionary has all pieces of the model, so that other text has no
+        unknown words.  With ``--dictionary``, the given file is copied for both sides instead.
+
+        Args:
+            kind: state of the text to read, see :meth:`text`.
+            folder: folder to write to.
 
         Raises:
             CorpusError: a word of the text is reserved as a symbol of the model.
@@ -345,9 +357,14 @@ class Preparation:
             dictionary.save(str(folder / f"dict.{language}.txt"))
 
     def _count_words(self, kind: str, language: str) -> Counter:
-        """Count the words of the training text; refuse reserved words in any split.
+        """Count the words of the training text, and check that no split has reserved words.
 
-        ``kind`` is the state of the text, as in :meth:`text`.
+        Args:
+            kind: state of the text to read, see :meth:`text`.
+            language: side to read.
+
+        Raises:
+            CorpusError: a word is reserved as a symbol of the model.
         """
         from fairseq_docmt.symbols import complaint, first_reserved
 
@@ -365,10 +382,10 @@ class Preparation:
 
 
 def parts_for(workers: int) -> int:
-    """Return the value of ``--workers`` with which fairseq-preprocess keeps ``workers`` cores busy.
+    """Return how many ``--workers`` fairseq-preprocess needs to keep ``workers`` cores busy.
 
-    fairseq-preprocess cuts a text into that many parts and reads the first part only after all
-    others are finished, so the parts must be small.
+    fairseq-preprocess cuts a text into as many parts as it has workers.  It reads the first part
+    only after all others are finished, so the parts must be small.
     """
     return 1 if workers == 1 else min(4 * workers, workers + 32)
 
@@ -382,10 +399,10 @@ def _run(command: List[str], folder: Path) -> None:
 
 
 def check_dictionary(path: str) -> None:
-    """Check that fairseq can read a dictionary.
+    """Check that fairseq can read a dictionary file.
 
     Raises:
-        CorpusError: the file is missing or is not a dictionary; the message gives the line.
+        CorpusError: the file is missing or is not a dictionary; the message names the line.
     """
     if not Path(path).is_file():
         raise CorpusError(f"--dictionary {path} not found")
@@ -421,7 +438,7 @@ def cores() -> int:
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
-    """Parse the command line and check its options; set the defaults that depend on others.
+    """Parse the command line, check the options, and set the defaults that depend on other options.
 
     Raises:
         CorpusError: an option is invalid, or a file is missing.
@@ -455,7 +472,7 @@ def _add_text_options(add) -> None:
     """Add the options for truecasing, subwords and dictionaries.
 
     Args:
-        add: method ``add_argument`` of the parser.
+        add: ``add_argument`` method of the parser.
     """
     add("--truecase", action="store_true", help="truecase with a model of the training text")
     add(
@@ -499,7 +516,7 @@ def _add_text_options(add) -> None:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Check the options of the command line.
+    """Check the options of the command line, and set missing subword options to their defaults.
 
     Raises:
         CorpusError: an option is invalid, or a file is missing.
@@ -527,7 +544,7 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _check_subwords(args: argparse.Namespace) -> None:
-    """Refuse subword options that contradict each other; set the defaults of missing ones.
+    """Refuse subword options that contradict each other; set missing ones to their defaults.
 
     Raises:
         CorpusError: an option is invalid or would have no effect.
@@ -548,10 +565,10 @@ def _check_subwords(args: argparse.Namespace) -> None:
 
 
 def _check_words(args: argparse.Namespace) -> None:
-    """Check ``--words``, the size of dictionaries of whole words.
+    """Check ``--words``, the number of words in a dictionary if there are no subwords.
 
     Raises:
-        CorpusError: the size is below 1, or other options ask for subwords or give a dictionary.
+        CorpusError: the number is below 1, or other options ask for subwords or give a dictionary.
     """
     if args.words < 1:
         raise CorpusError(f"--words must be at least 1, got {args.words}")
@@ -563,10 +580,10 @@ def _check_words(args: argparse.Namespace) -> None:
 
 
 def _check_prefixes(args: argparse.Namespace) -> None:
-    """Refuse texts that are given twice, and text names that include the language suffix.
+    """Check the prefixes of the text files, such as ``corpus/train``.
 
     Raises:
-        CorpusError: a text is refused; the message names the option.
+        CorpusError: a text is given twice, or a prefix ends in the suffix of a language.
     """
     given: Dict[Path, str] = {}
     options = [("--train", args.train), ("--valid", args.valid)]
@@ -582,7 +599,7 @@ def _check_prefixes(args: argparse.Namespace) -> None:
 
 
 def main(arguments=None) -> None:
-    """Run the preparation; an error ends the program with a message."""
+    """Run the preparation; if there is an error, print it and exit."""
     try:
         args = parse_args(arguments)
         folder = Preparation(args).run()

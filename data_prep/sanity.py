@@ -1,4 +1,4 @@
-"""Checks for mix-ups in a corpus: swapped sides, repeated splits, missing blank lines."""
+"""Checks for mistakes in a corpus: swapped sides, repeated text, missing blank lines."""
 
 import re
 import sys
@@ -71,7 +71,12 @@ def warn(message: str) -> None:
 
 
 def check_lengths(name: str, documents: int, sentences: int) -> None:
-    """Warn about documents so long that the blank lines between them are probably missing."""
+    """Warn if documents are so long that the blank lines between them are probably missing.
+
+    Args:
+        name: name of the corpus, for the message.
+        documents, sentences: numbers of documents and sentences.
+    """
     if sentences > MOST_SENTENCES * documents:
         warn(
             f"{name}: {sentences:,} sentences form {documents:,} document(s); put a blank line "
@@ -89,7 +94,11 @@ def _script_of_letter(letter: str) -> str:
 
 
 def main_script(lines: Iterable[str]) -> Optional[str]:
-    """Return the script of over 60 % of the first letters of a text, e.g. Latin; else None."""
+    """Return the main script of a text, such as ``Latin``, or None if it has none.
+
+    More than 60 % of the letters belong to it.  In a text with kana, Chinese characters count as
+    Japanese.  Only about the first 100,000 characters are read.
+    """
     counts: Counter = Counter()
     seen = 0
     for line in lines:
@@ -107,9 +116,9 @@ def main_script(lines: Iterable[str]) -> Optional[str]:
 
 
 def swapped_scripts(source: Side, target: Side) -> Optional[str]:
-    """Return an error message if each side is in the script of the other language, else None.
+    """Return an error message if each side is in the script of the other language, otherwise None.
 
-    Warn if only one side is in an unexpected script.
+    If only one side is in an unexpected script, a warning is printed.
     """
     sides = (source, target)
     codes = (re.split("[-_]", side.language)[0].lower() for side in sides)
@@ -127,7 +136,7 @@ def swapped_scripts(source: Side, target: Side) -> Optional[str]:
 
 
 class KnownWords:
-    """Words of the training text, used to detect swapped sides in other splits.
+    """Words of both sides of the training text, used to detect swapped sides in other splits.
 
     Args:
         train: both sides of the training text, tokenized.
@@ -138,7 +147,10 @@ class KnownWords:
         self.words = [set(_words(side.lines, LEARNED)) for side in train]
 
     def swapped(self, split: Sequence[Side]) -> Optional[str]:
-        """Return an error message if the words of a split show that its sides are swapped, or None.
+        """Return an error message if the sides of a split seem to be swapped, otherwise None.
+
+        This is the case if, on both sides, many more words are known from the other side of the
+        training text than from the same side.  Very small splits are not checked.
 
         Args:
             split: both sides of another split, tokenized.
@@ -171,7 +183,10 @@ Sides = Tuple[Iterable[str], Iterable[str]]
 
 
 def passages(source: Iterable[str], target: Iterable[str]) -> Iterator[Tuple[int, ...]]:
-    """Yield a tuple of hashes for every three consecutive sentence pairs, skipping blank lines."""
+    """Yield a tuple of hashes for every three consecutive sentence pairs; skip blank lines.
+
+    By these tuples, :func:`check_repetition` recognises passages that occur in two texts.
+    """
     row: Tuple[int, ...] = ()
     for pair in zip(source, target):
         if pair[0].strip():
@@ -181,7 +196,10 @@ def passages(source: Iterable[str], target: Iterable[str]) -> Iterator[Tuple[int
 
 
 def check_repetition(train: Sides, splits: Dict[str, Sides]) -> None:
-    """Warn about each split that shares many passages with the training text or an earlier split.
+    """Warn about each split that shares text with the training text or with an earlier split.
+
+    A warning is printed if more than 1 % of the passages of a split, which are three sentence pairs
+    long, are in another text.
 
     Args:
         train: lines of both sides of the training text.

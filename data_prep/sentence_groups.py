@@ -3,8 +3,8 @@
     python data_prep/sentence_groups.py train.src train.dst --out corpus/train.en corpus/train.ru
 
 Voita et al. (2019) distribute OpenSubtitles in this form: four sentences on a line, joined by
-``_eos``.  Each group becomes a document with one sentence per line.  Groups with an empty sentence
-on one side are left out.
+``_eos``.  Each group becomes a document with one sentence per line.  Groups in which a sentence is
+empty on one side are left out.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from documents import Document, paired_lines, reader_parser, run_reader
 
 
 def read_groups(source: str, target: str, mark: str) -> Iterator[Document]:
-    """Yield the groups of sentences of two parallel files, each group as a document.
+    """Yield a document for each line of two parallel files, whose lines are groups of sentences.
 
     Args:
         source, target: paths.
@@ -46,9 +46,12 @@ def read_groups(source: str, target: str, mark: str) -> Iterator[Document]:
 def _separator(mark: str) -> Pattern:
     """Return the pattern that finds the separator between sentences.
 
-    Where a sentence is empty, the separator may stand at an end of the line or share a space with
-    the next separator.  So a space at an end of ``mark`` matches no character; it only requires
-    that no word touch the separator there.
+    A space at the start or end of ``mark`` is not part of the match.  It only requires that no word
+    touches the separator there.  So separators are also found next to empty sentences, where they
+    stand at the end of a line or share a space with the next separator.
+
+    Raises:
+        CorpusError: ``mark`` is blank.
     """
     word = mark.strip(" ")
     if not word:
@@ -59,7 +62,7 @@ def _separator(mark: str) -> Pattern:
 
 
 def parse_args(arguments=None) -> argparse.Namespace:
-    """Parse the paths of the texts, the separator, and the options shared by corpus readers."""
+    """Parse the command line: texts, separator and the options that all readers share."""
     parser = reader_parser(__doc__)
     parser.add_argument("source", help="source text")
     parser.add_argument("target", help="target text")

@@ -1,6 +1,7 @@
-"""Preparation in stages, with parallel processing of lines and safe writing of files.
+"""Tools for preparing corpora: stages, parallel processing of lines, and safe writing of files.
 
-A stage runs once, is repeated when its input changes, and never leaves half-written results.
+A stage is a part of prepare.py, such as tokenizing a file.  Its result is kept, and the stage is
+repeated only if its input, its options or the result change.  Results are never left half written.
 """
 
 import collections
@@ -59,8 +60,8 @@ def _start_worker(build: Callable, arguments: Sequence) -> None:
 def end_with_parent() -> None:
     """Make this worker process end as soon as its parent does, even if the parent is killed.
 
-    Otherwise a worker would wait for ever and keep the folder locked.  Keyboard interrupts are left
-    to the parent.
+    Otherwise the worker would wait for ever and keep the folder locked.  Keyboard interrupts are
+    left to the parent.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
@@ -96,12 +97,12 @@ def map_lines(
 
     Args:
         lines: text, with blank lines between documents.
-        build: picklable function that builds the line function in each process.
+        build: picklable function that returns the line function; each process calls it once.
         arguments: arguments of ``build``.
         step: name of the step, for the progress bar and error messages.
-        file: the user's file, for error messages.
+        file: the user's file from which the text comes, for error messages.
         workers: number of processes; short texts are processed in the current process.
-        total: number of lines if known, for the progress bar.
+        total: number of lines for the progress bar; None if it is unknown.
 
     Yields:
         One line for each input line.
@@ -123,9 +124,13 @@ def map_lines(
 def _map(
     lines: Iterable[str], build: Callable, arguments: Sequence, workers: int
 ) -> Iterator[Tuple[str, str]]:
-    """Yield each line, in order, together with the result of the function ``build(*arguments)``.
+    """Apply a line function to all lines, in one process or several.
 
-    Each of the ``workers`` processes builds the function for itself.
+    Args:
+        lines, build, arguments, workers: see :func:`map_lines`.
+
+    Yields:
+        Each line together with its result, in the order of the lines.
     """
     # Build it in this process too: a missing package is reported before workers are started.
     _build(build, arguments)
@@ -188,14 +193,14 @@ def count_lines(path: Path) -> int:
 
 
 def progress(items: Iterable, name: str, total: Optional[int] = None) -> Iterable:
-    """Add a progress bar to ``items``; in log files it is updated rarely."""
+    """Return ``items`` with a progress bar, which is updated less often in log files."""
     interval = 0.5 if sys.stderr.isatty() else 30
     return tqdm(items, desc=name, total=total, unit=" lines", mininterval=interval)
 
 
 @contextlib.contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Context manager that adds ``path`` to OSErrors without a file name, as on a full disk."""
+    """Context manager that adds ``path`` to OSErrors that name no file, as on a full disk."""
     try:
         yield
     except OSError as error:
@@ -211,9 +216,9 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def write_whole(texts: Mapping[str, Iterable[str]]) -> None:
-    """Write text files by way of temporary files: either all of them or none.
+    """Write several text files, either all of them or, if there is an error, none.
 
-    Missing folders are created, and links are followed.
+    They are written to temporary files first.  Missing folders are created, and links are followed.
 
     Args:
         texts: path -> lines to write.
@@ -249,7 +254,7 @@ def write_whole(texts: Mapping[str, Iterable[str]]) -> None:
 
 
 class Stages:
-    """Runner of stages whose results are in one folder.
+    """Stages of a preparation, whose results are in one folder.
 
     Args:
         folder: folder for the results and for records of finished stages.
@@ -262,7 +267,7 @@ class Stages:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the folder, so that no other preparation writes to it at the same time.
+        """Context manager that locks the folder, so that no other preparation writes to it.
 
         Raises:
             CorpusError: another preparation is running there.
@@ -288,14 +293,14 @@ class Stages:
         options: dict,
         work: Callable[[Path], None],
     ) -> None:
-        """Make ``output`` unless it exists, is unchanged and has the same inputs and options.
+        """Run a stage, unless its result exists, is unchanged and has the same inputs and options.
 
         Args:
             name: unique name of the stage.
             inputs: files that the stage reads.
             output: file or folder that the stage makes.
             options: all other settings that determine the result.
-            work: function that makes the result at a given temporary path.
+            work: function that makes the result, at the temporary path that it is given.
         """
         fingerprint = _fingerprint(inputs, options)
         stamp = self.stamps / f"{name}.json"
@@ -332,7 +337,10 @@ def _read_stamp(path: Path) -> dict:
 
 
 def _files_of(output: Path) -> Dict[str, Path]:
-    """Return relative name -> path for each file of a folder; for a single file the name is ''."""
+    """Return a dictionary from name to path for each file in a folder and its subfolders.
+
+    Names are relative to the folder.  If ``output`` is a single file, its name is ``""``.
+    """
     if not output.is_dir():
         return {"": output}
     paths = sorted(path for path in output.rglob("*") if path.is_file())
@@ -345,11 +353,11 @@ def _described(path: Path) -> dict:
 
 
 def _first_change(output: Path, files: Dict[str, dict]) -> Optional[Path]:
-    """Return the first file of ``output`` that is missing or has changed; None if there is none.
+    """Return the first file that is missing or has changed since a stage finished, or None.
 
     Args:
-        output: file or folder that a stage made.
-        files: relative name -> size and checksum of each file when the stage finished.
+        output: file or folder that the stage made.
+        files: name -> size and checksum of each file when the stage finished.
     """
     for name, before in files.items():
         path = output / name if name else output
@@ -368,7 +376,10 @@ def _remove(path: Path) -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the SHA-256 checksum of a file, computed again only after the file changes."""
+    """Return the SHA-256 checksum of a file.
+
+    It is cached as long as the size and modification time of the file stay the same.
+    """
     state = os.stat(path)
     return _sha256(str(path), state.st_mtime_ns, state.st_size)
 

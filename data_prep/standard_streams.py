@@ -1,6 +1,7 @@
-"""Standard streams of commands: UTF-8 in any locale, and a quiet end when no reader is left.
+"""Standard streams of commands: UTF-8 in any locale, and no error if nobody reads the output.
 
-A copy of the package's module, which scripts here do not import because that takes seconds.
+This is a copy of the package's module.  Scripts here do not import the package for it, because that
+takes seconds.
 """
 
 import atexit

@@ -15,13 +15,13 @@ SYMBOLS = ("<sep>", "<bod>")
 def learn_codes(
     sources: Sequence[Path], output: Path, operations: int, total_symbols: bool = False
 ) -> None:
-    """Learn the merges of byte pair encoding.
+    """Learn BPE merges with subword-nmt, and write them to a file.
 
     Args:
         sources: tokenized text; merges are learned jointly from all files.
-        output: file of merges.
-        operations: number of merges; fewer are learned if no pair occurs twice.
-        total_symbols: whether ``operations`` also counts the initial symbols: characters inside
+        output: file to write.
+        operations: number of merges; fewer are learned if no pair of symbols occurs twice any more.
+        total_symbols: True if ``operations`` also counts the initial symbols: characters inside
             words and characters at the end of words.
 
     Raises:
@@ -56,15 +56,18 @@ def learn_codes(
 
 
 def learn_sentencepiece(sources: Sequence[Path], output: Path, size: int) -> None:
-    """Learn a SentencePiece unigram model that splits unknown characters into bytes.
+    """Learn a SentencePiece unigram model, and write it to a file.
+
+    Characters that the model does not know are split into bytes.
 
     Args:
         sources: text; the model is learned jointly from all files.
-        output: file of the model.
+        output: file to write.
         size: number of pieces; fewer are learned from little text.
 
     Raises:
-        CorpusError: the model cannot be learned, as when there are more characters than pieces.
+        CorpusError: the model cannot be learned, for example because there are more characters than
+            pieces.
     """
     from sentencepiece import SentencePieceTrainer
 
@@ -95,7 +98,9 @@ def _sentences(sources: Sequence[Path]) -> Iterator[str]:
 
 
 def pieces_of(model: Path) -> List[str]:
-    """Return all pieces of a SentencePiece model that can occur in segmented text.
+    """Return the pieces of a SentencePiece model that can occur as words of a prepared text.
+
+    Pieces such as ``<unk>`` and ``<s>`` are left out, as are ``<sep>`` and ``<bod>``.
 
     Raises:
         CorpusError: the file is not a model.

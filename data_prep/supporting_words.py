@@ -6,12 +6,13 @@ r"""Prepare text with marked supporting words for attention regularization.
         --subwords data/text/subwords/train.en data/text/subwords/train.fr \
         --out data/bin/train.en-fr.supporting.jsonl
 
-``<p>`` and ``</p>`` stand around ambiguous words, ``<hon>`` and ``<hoff>`` around the words that
-show how to translate them (the marks of SCAT, Yin et al., 2021).  In a document, words whose
-marks have the same number belong together, as in ``<p2>``, ``</p2>``, ``<hon2>``, ``<hoff2>``, and
-so do all words whose marks have no number.  ``strip`` writes the text without marks, for
-prepare.py; ``link`` finds the marked words in the prepared text and writes which subwords belong
-together.
+The marks are those of SCAT (Yin et al., 2021).  ``<p>`` and ``</p>`` stand around ambiguous words.
+``<hon>`` and ``<hoff>`` stand around supporting words, which show how to translate them.  Marks may
+have a number, as in ``<p2>``, ``</p2>``, ``<hon2>`` and ``<hoff2>``.  Words of a document belong
+together if their marks have the same number, or if their marks have none.
+
+``strip`` writes the text without marks, for prepare.py.  ``link`` finds the marked words in the
+prepared text and writes which subwords belong together.
 """
 
 import argparse
@@ -35,7 +36,7 @@ SIDES = ("source", "target")
 
 
 class Marked(NamedTuple):
-    """Text between an opening and a closing mark.
+    """Text between an opening and a closing mark, usually a word.
 
     Attributes:
         kind: ``p`` for an ambiguous word, ``hon`` for a supporting word.
@@ -50,7 +51,7 @@ class Marked(NamedTuple):
 
 
 def without_marks(text: str) -> Tuple[str, List[Marked]]:
-    """Return a line without its marks, and its marked words.
+    """Remove the marks from a line, and return the plain line and the marked words.
 
     Marks without a counterpart are ignored, as are marks around a part of a word, such as
     ``sp<p>it</p>e``.
@@ -60,7 +61,10 @@ def without_marks(text: str) -> Tuple[str, List[Marked]]:
 
 
 def between_marks(text: str) -> Tuple[str, List[Marked]]:
-    """Return a line without its marks, and all words between an opening and a closing mark."""
+    """Remove the marks from a line, and return the plain line and all marked text.
+
+    Unlike in :func:`without_marks`, marked parts of words are included.
+    """
     text = BROKEN.sub(r"\1\2", text)
     plain, words, opened, last = "", [], {}, 0
     for mark in MARK.finditer(text):
@@ -76,9 +80,13 @@ def between_marks(text: str) -> Tuple[str, List[Marked]]:
 
 
 def is_whole(text: str, word: Marked) -> bool:
-    """Return whether a marked word is a whole word: no letter touches it on either side.
+    """Return whether a marked text consists of whole words: no letter touches it on either side.
 
-    In scripts without upper and lower case, every word counts as whole.
+    In scripts without upper and lower case, this is always true.
+
+    Args:
+        text: line without marks.
+        word: marked text in this line.
     """
 
     def inside(place: int) -> bool:
@@ -93,9 +101,10 @@ def is_whole(text: str, word: Marked) -> bool:
 
 
 def marked_documents(args: argparse.Namespace) -> Iterator[Document]:
-    """Yield documents that keep marks such as ``<p>``; pairs with an empty side are dropped.
+    """Yield the documents of a marked text, with their marks.
 
-    With ``--context``, each document consists of a context line and the sentence after it.
+    Sentence pairs with an empty side are left out.  With ``--context``, each document consists of a
+    line of context and the sentence after it.
 
     Raises:
         CorpusError: a file cannot be read or has fewer lines than the others, or the text has no
@@ -137,7 +146,7 @@ def _kept(document: Document) -> Iterator[Document]:
 
 
 def plain_documents(args: argparse.Namespace) -> Iterator[Document]:
-    """Yield the documents of :func:`marked_documents`, with the marks removed from the text."""
+    """Yield the documents of :func:`marked_documents` without their marks."""
     for document in marked_documents(args):
         yield [tuple(without_marks(text)[0] for text in pair) for pair in document]
 
@@ -146,10 +155,18 @@ def plain_documents(args: argparse.Namespace) -> Iterator[Document]:
 
 
 def tokens_of(text: str, words: Sequence[Marked], subwords: Sequence[str]) -> List[List[int]]:
-    """Return the subword indices of each marked word in a line; an empty list if it is not found.
+    """Find the subwords of each marked word of a line.
 
-    The letters of the text are aligned with the letters of the subwords, in which the tokenizer may
-    have escaped characters and the truecaser changed case.
+    The letters of the line are aligned with those of the subwords, which may differ where the
+    tokenizer has escaped characters and the truecaser has changed case.
+
+    Args:
+        text: line without marks.
+        words: marked words of the line.
+        subwords: the same line in the prepared text.
+
+    Returns:
+        For each marked word, the indices of its subwords; an empty list if it is not found.
     """
     if not words:
         return []
@@ -177,8 +194,9 @@ class Links:
 
     Attributes:
         found, missing: numbers of marked words that were and were not found in the prepared text.
-        records: links in the format of :mod:`fairseq_docmt.data.supporting_words`.  Marks are
-            numbered, and ambiguous words of a line with the same number share a record.
+        records: links in the format of :mod:`fairseq_docmt.data.supporting_words`.  A record has
+            the ambiguous words of one line whose marks have the same number, and their supporting
+            words in the whole document.
     """
 
     def __init__(self):
@@ -186,12 +204,12 @@ class Links:
         self.records: List[dict] = []
 
     def add(self, document: Document, subwords: Sequence[Tuple[str, ...]], first: int) -> None:
-        """Find the marked words of a document; link ambiguous words to their supporting words.
+        """Find the marked words of a document in the prepared text, and add their links.
 
         Args:
             document: sentence pairs with marks.
-            subwords: the same pairs in the prepared text, cut into subwords.
-            first: line number of the first sentence, from 0.
+            subwords: the same pairs in the prepared text, split into subwords.
+            first: line number of the first sentence in the prepared text, from 0.
         """
         ambiguous: dict = defaultdict(lambda: {side: [] for side in SIDES})
         supporting: dict = defaultdict(lambda: {side: defaultdict(list) for side in SIDES})
@@ -213,16 +231,19 @@ class Links:
 
 
 def link(documents: Iterable[Document], subwords: Iterator[Tuple[str, ...]], name: str) -> Links:
-    """Find the marked words of documents in the prepared text, and link those that belong together.
+    """Link ambiguous words to their supporting words in the prepared text.
 
     Args:
-        documents: sentence pairs with marks.
-        subwords: lines of the prepared text, both sides together.
+        documents: documents of sentence pairs with marks.
+        subwords: pairs of lines of the prepared text, with blank lines between documents.
         name: name of the prepared text in messages.
 
+    Returns:
+        The links of all documents.
+
     Raises:
-        CorpusError: the prepared text does not have the lines of the documents, or lacks many
-            marked words.
+        CorpusError: the prepared text does not have the lines of the documents, or lacks more than
+            about a tenth of the marked words.
     """
     links, line = Links(), 0
     fix = "prepare the text that strip writes, without leaving out lines"
@@ -274,7 +295,7 @@ def parse_args(arguments=None) -> argparse.Namespace:
 
 
 def main(arguments=None) -> None:
-    """Run the command ``strip`` or ``link``; an error ends the program with a message."""
+    """Run the command ``strip`` or ``link``; if there is an error, print it and exit."""
     args = parse_args(arguments)
     if args.command == "strip":
         args.min_sentences, args.complete_documents = 1, False

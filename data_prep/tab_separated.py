@@ -1,9 +1,10 @@
-r"""Convert tab-separated sentence pairs with blank rows between documents to a corpus of documents.
+r"""Convert a table of sentence pairs with blank rows between documents to a corpus of documents.
 
     python data_prep/tab_separated.py news-commentary-v14.de-en.tsv.gz \
         --out corpus/train.de corpus/train.en
 
-WMT distributes News Commentary in this form.  The first column becomes the first file.
+WMT distributes News Commentary in this form: each row has a sentence, a tab and its translation.
+The first column becomes the first file of --out.
 """
 
 import argparse
@@ -14,11 +15,10 @@ from documents import Document, lines_of, reader_parser, run_reader
 
 
 def read_documents(path: str) -> Iterator[Document]:
-    """Yield the documents of a file with tab-separated sentence pairs.
+    """Yield the documents of a table of sentence pairs.
 
     Args:
-        path: file with two cells per row, separated by a tab; a row with two blank cells ends a
-            document.
+        path: file in which each row has two cells, separated by a tab; a blank row ends a document.
 
     Raises:
         CorpusError: a row does not have two cells.

@@ -4,9 +4,9 @@ r"""Convert documents marked by tags, as in IWSLT and WMT, to a corpus of docume
         --out corpus/valid.zh corpus/valid.en
 
 The script reads test sets (``*.xml``, ``*.sgm``: segments in documents) and training files of IWSLT
-(``train.tags.*``: text between lines of tags).  Several files are concatenated.  The XML of WMT
-from 2021 on, with source and references in one file, is read by
-``fairseq-docmt convert``.
+(``train.tags.*``: text between lines of tags).  If several files are given, their documents are
+written one after another.  For the XML of WMT from 2021 on, with source and references in one file,
+use ``fairseq-docmt convert``.
 """
 
 import argparse
@@ -31,15 +31,17 @@ Segments = List[List[str]]
 
 
 def segments_of(lines: List[str], path: str) -> Segments:
-    """Return the segments of each document of a file, including empty segments.
+    """Return the documents of a file, each as the list of its segments, including empty ones.
+
+    The file is a test set with ``<seg>`` elements or a training file of IWSLT.
 
     Args:
         lines: text of the file.
         path: name of the file, for error messages.
 
     Raises:
-        CorpusError: the file has no document, a segment is outside of a document, or a document
-            has several texts, such as source and reference.
+        CorpusError: the file has no document, a segment is outside of a document or has a tag in
+            it, or a document has several texts, such as source and reference.
     """
     is_set = any(map(SEGMENT.search, lines))
     documents = _segments_of_set(lines, path) if is_set else _lines_among_tags(lines)
@@ -51,7 +53,7 @@ def segments_of(lines: List[str], path: str) -> Segments:
 
 
 def _segments_of_set(lines: List[str], path: str) -> Segments:
-    """Return the text of the ``<seg>`` elements of each ``<doc>``.
+    """Return the documents of a test set: for each ``<doc>``, the text of its ``<seg>`` elements.
 
     The files are not well-formed XML (ampersands are not escaped), so they are parsed as HTML.
     """
@@ -105,7 +107,7 @@ def _lines_among_tags(lines: List[str]) -> Segments:
 
 
 def _ids(lines: List[str]) -> List[Tuple[str, ...]]:
-    """Return for each document of a set its id, followed by the ids of its segments."""
+    """Return a tuple for each document of a test set: its id, then the ids of its segments."""
     found: List[List[str]] = []
     for line in lines:
         for tag, name, _, value in ID.findall(line):
@@ -117,7 +119,14 @@ def _ids(lines: List[str]) -> List[Tuple[str, ...]]:
 
 
 def _check_ids(names: Tuple[str, str], texts: Sequence[List[str]]) -> None:
-    """Raise a CorpusError if documents or segments have different ids in source and target set."""
+    """Raise a CorpusError if the ids of documents or segments differ between source and target.
+
+    Documents that differ in their number of ids are not compared.
+
+    Args:
+        names: source and target file, for the message.
+        texts: lines of the two files.
+    """
     for one, other in zip(*map(_ids, texts)):
         if one != other and len(one) == len(other):
             pair = next(pair for pair in zip(one, other) if pair[0] != pair[1])
@@ -135,7 +144,8 @@ def read_documents(sources: Sequence[str], targets: Sequence[str]) -> Iterator[D
         sources, targets: paths; file i of one side is the translation of file i of the other.
 
     Raises:
-        CorpusError: the sides differ in their number of files, documents or segments of a document.
+        CorpusError: a file is invalid, or the sides differ in their number of files, in their
+            number or ids of documents, or in the segments of a document.
     """
     if len(sources) != len(targets):
         raise CorpusError(

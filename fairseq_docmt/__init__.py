@@ -1,8 +1,8 @@
 """Document-level neural machine translation as a fairseq plugin (``--user-dir``).
 
 Importing this package registers its tasks, models, criteria, optimizers, scorer and tokenizer with
-fairseq.  The package imports all its sub-packages itself: fairseq imports only ``tasks/`` and
-``models/``, and these only if the package was not imported before.
+fairseq.  All sub-packages are imported here, because fairseq itself would import only ``tasks/``
+and ``models/``, and would not import even these if the package had been imported before.
 """
 
 import os
@@ -24,8 +24,8 @@ show_user_errors_plainly()
 def register() -> None:
     """Register all tasks, models and other classes of this package with fairseq.
 
-    Importing the package does this, except in the command ``fairseq-docmt``, which starts faster
-    without fairseq and registers only where it needs to.
+    This happens when the package is imported.  The only exception is the command ``fairseq-docmt``:
+    it starts faster without fairseq, so it calls this function only when fairseq is needed.
     """
     from fairseq_docmt._quiet import hide_known_messages, keep_logging_settings, quietly
 

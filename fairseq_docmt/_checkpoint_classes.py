@@ -1,8 +1,8 @@
-"""Classes that fairseq checkpoints may contain, so that ``torch.load`` can stay in its safe mode.
+"""The classes that fairseq checkpoints may contain when ``torch.load`` is in its safe mode.
 
-torch >= 2.6 refuses to unpickle unknown classes (``weights_only=True``).  fairseq checkpoints
-contain a few plain classes besides tensors.  Only these are allowed; a file with any other class is
-refused before any of its code runs.
+By default (``weights_only=True``), torch >= 2.6 refuses to unpickle classes that it does not know.
+Besides tensors, fairseq checkpoints contain a few plain classes.  This module tells torch to accept
+these classes and no others.  A file with any other class is refused before any of its code runs.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def _numpy_classes() -> list:
 
 
 def _configuration_classes() -> list:
-    """Return the classes in stored options, and fairseq's class of tensor placeholders."""
+    """Return the classes that stored options consist of, and fairseq's tensor placeholder."""
     from fairseq.distributed import utils as distributed_utils
 
     return [
@@ -54,7 +54,7 @@ def _configuration_classes() -> list:
 def allow_checkpoint_classes() -> None:
     """Let ``torch.load`` accept the classes of fairseq checkpoints in ``weights_only`` mode.
 
-    This has no effect if torch is too old to register classes.
+    If torch is too old to keep a list of accepted classes, nothing is done.
     """
     add_safe_globals = getattr(torch.serialization, "add_safe_globals", None)
     if add_safe_globals is not None:

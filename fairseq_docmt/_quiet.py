@@ -1,4 +1,4 @@
-"""Hide log messages of fairseq and other libraries that would bury messages for the user."""
+"""Functions that hide log messages and warnings which are of no use to users."""
 
 import contextlib
 import logging
@@ -51,7 +51,9 @@ BLEU_ADVICE = ("BLEU score is being computed by", "If you are using BPE on the t
 
 
 def scored_text(cfg) -> str:
-    """Return a message that says which text ``fairseq-generate`` scores (subwords, …) and how.
+    """Return a message that tells the user what kind of text ``fairseq-generate`` scores, and how.
+
+    Depending on the options, the scored text is detokenized, tokenized or split into subwords.
 
     Args:
         cfg: configuration of the command.
@@ -76,10 +78,11 @@ def scored_text(cfg) -> str:
 
 
 class _WithoutDumps(logging.Filter):
-    """Log filter that drops the configuration and model that fairseq logs, for document tasks.
+    """Log filter that drops fairseq's long listings of the configuration and the model.
 
-    In ``fairseq-generate``, the message of :func:`scored_text` also takes the place of fairseq's
-    messages about the computation of BLEU.
+    The filter is active only if the task is a document task of this package.  In
+    ``fairseq-generate``, it also replaces fairseq's remarks about how BLEU is computed by the
+    message of :func:`scored_text`.
     """
 
     def __init__(self):
@@ -87,7 +90,11 @@ class _WithoutDumps(logging.Filter):
         self.cfg = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to log a record; append :func:`scored_text` to "Translated …" messages."""
+        """Return True if a record is to be logged, and False if it is to be dropped.
+
+        The text of :func:`scored_text` is appended to the message of ``fairseq-generate`` that
+        begins with "Translated".
+        """
         kind = type(record.msg).__name__
         if kind == "DictConfig":
             from fairseq.tasks import TASK_REGISTRY
@@ -108,10 +115,10 @@ class _WithoutDumps(logging.Filter):
 
 
 def hide_known_messages() -> None:
-    """Hide the configuration and model that fairseq logs, and known warnings of libraries.
+    """Hide fairseq's listings of configuration and model in document tasks, and known warnings.
 
-    The environment variable ``LOGLEVEL=DEBUG``, which is fairseq's own, shows everything.  Warnings
-    are also shown if the user has set filters (``python -W``, ``PYTHONWARNINGS``).
+    Nothing is hidden if ``LOGLEVEL``, an environment variable of fairseq, is ``DEBUG``.  Warnings
+    are not hidden either if the user has set filters (``python -W``, ``PYTHONWARNINGS``).
     """
     if os.environ.get("LOGLEVEL", "").upper() == "DEBUG":
         return

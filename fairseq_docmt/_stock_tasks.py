@@ -1,8 +1,8 @@
-"""Checks for fairseq's commands when ``--task`` was forgotten and fairseq's default task runs.
+"""Checks of fairseq's commands, mainly for users who have forgotten ``--task``.
 
-This task, ``translation``, reads the blank lines between documents as sentences.  Its class does
-not check for them; the check is made when a command logs its configuration, just before it sets up
-the task.
+Without ``--task``, fairseq uses its own task ``translation``, which reads the blank lines between
+documents as sentences.  That task has no check for blank lines, so the checks are made by a log
+filter: each command logs its configuration just before it sets up the task.
 """
 
 import logging
@@ -21,13 +21,13 @@ SPLITS = {"train": "train_subset", "generate": "gen_subset", "interactive": None
 
 
 class StockTaskCheck(logging.Filter):
-    """Log filter that passes all records, and checks the configuration that a command logs.
+    """Log filter that checks the configuration which a fairseq command logs when it starts.
 
-    See :meth:`filter` for the checks.
+    No record is dropped.  For the checks, see :meth:`filter`.
 
     Args:
-        split: name of the option for the split that the command reads (``train_subset``); None if
-            it reads no split (``fairseq-interactive``).
+        split: option that names the split which the command reads, such as ``train_subset``; None
+            for ``fairseq-interactive``, which reads no split.
     """
 
     def __init__(self, split):
@@ -35,11 +35,13 @@ class StockTaskCheck(logging.Filter):
         self.split = split
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Check a logged configuration, warn about blank lines in the source, and return True.
+        """Check the record if it is a configuration; always return True, so that it is logged.
+
+        If the task is fairseq's default and the source has blank lines, a warning is logged.
 
         Raises:
-            UserError: a checkpoint given by ``--path`` cannot be read, may run a program or, with
-                the default task, needs a document task.
+            UserError: a checkpoint given by ``--path`` is damaged, may run a program, or was
+                trained with a document task although the command uses fairseq's default task.
         """
         cfg = record.msg
         if type(cfg).__name__ != "DictConfig" or "common_eval" not in cfg:
@@ -57,7 +59,7 @@ class StockTaskCheck(logging.Filter):
 
 
 def check_stock_tasks() -> None:
-    """Add a :class:`StockTaskCheck` to the loggers of fairseq's commands."""
+    """Add a :class:`StockTaskCheck` to the loggers of fairseq-train, -generate and -interactive."""
     for command, split in SPLITS.items():
         command_logger = logging.getLogger(f"fairseq_cli.{command}")
         if not any(isinstance(known, StockTaskCheck) for known in command_logger.filters):
@@ -65,14 +67,17 @@ def check_stock_tasks() -> None:
 
 
 def _check_checkpoints(paths, is_default: bool) -> None:
-    """Refuse checkpoints that may run programs or, with the default task, need a document task.
+    """Refuse checkpoints that may run programs, and those that need a task which is not given.
+
+    If the command uses fairseq's default task, a checkpoint of a document task is refused.  Files
+    that do not exist are skipped, because fairseq reports them.
 
     Args:
         paths: value of ``--path``; None or "" for no checkpoints.
         is_default: whether the task is ``translation``, fairseq's default.
 
     Raises:
-        UserError: a checkpoint is refused, or is damaged; missing files are left to fairseq.
+        UserError: a checkpoint is refused or damaged.
     """
     from fairseq import utils
 

@@ -3,8 +3,9 @@
     fairseq-docmt average --inputs FOLDER --num-epoch-checkpoints 5 --output FILE
     fairseq-docmt average --inputs FILE FILE ... --output FILE
 
-The output can be used like any checkpoint to translate, or with --finetune-from-model.  The
-rest of its content, such as options, comes from the last input; the optimizer state is left out.
+The output can be used like any other checkpoint to translate, or with --finetune-from-model.
+Everything in it but the parameters, such as the options, is copied from the last input.  It has
+no optimizer state.
 """
 
 import argparse
@@ -28,7 +29,8 @@ AFTER_UPDATES = r"checkpoint_\d+_(\d+)\.pt"
 def average(paths: Sequence[str]) -> dict:
     """Return the content of the last checkpoint, but with parameters averaged over all checkpoints.
 
-    A note is printed if the checkpoints seem to come from different training runs.
+    The optimizer state is left out.  If the checkpoints seem to come from different training runs,
+    a note is printed.
 
     Args:
         paths: checkpoints, the oldest first.
@@ -50,7 +52,8 @@ def average(paths: Sequence[str]) -> dict:
 def _note_other_training(file: CheckpointFile, last: CheckpointFile) -> None:
     """Print a note if two checkpoints were trained with different ``--seed`` or ``--save-dir``.
 
-    This suggests different training runs, but is not an error: a resumed run may have a new folder.
+    They then probably belong to different training runs.  This is no error, because training can be
+    resumed in another folder.
     """
     for group, option in (("common", "seed"), ("checkpoint", "save_dir")):
         known = [of.settings.get(group, {}).get(option) for of in (file, last)]
@@ -66,7 +69,8 @@ def _note_other_training(file: CheckpointFile, last: CheckpointFile) -> None:
 def _mean(values: List[Tensor]) -> Tensor:
     """Return the mean of tensors, computed in single precision or better.
 
-    Integer tensors are counters; for them the last value is returned.
+    The mean has the data type of the last tensor.  Integer tensors are counters, which are not
+    averaged: the last one is returned.
     """
     last = values[-1]
     if not last.is_floating_point():
@@ -76,10 +80,10 @@ def _mean(values: List[Tensor]) -> Tensor:
 
 
 def _check_agreement(file: CheckpointFile, last: CheckpointFile) -> None:
-    """Check that two checkpoints have the same parameters and the same dictionaries.
+    """Check that two checkpoints have the same architecture, parameter shapes and dictionaries.
 
     Raises:
-        UserError: they differ.
+        UserError: the checkpoints differ; the message tells how.
     """
     shapes = [{name: [*value.shape] for name, value in f.weights.items()} for f in (file, last)]
     if file.arch != last.arch:
@@ -126,10 +130,14 @@ def newest(folder: str, pattern: str, number: int, most: Optional[int] = None) -
 
 
 def chosen(args: argparse.Namespace) -> List[str]:
-    """Return the checkpoints that the command line selects, the oldest first.
+    """Return the paths of the checkpoints that the command line selects.
+
+    Files given by name are returned in the given order, checkpoints of a folder from oldest to
+    newest.
 
     Raises:
-        UserError: the options contradict each other, or there are too few checkpoints.
+        UserError: the options contradict each other, a file is given twice, or the folder is
+            missing or has too few checkpoints.
     """
     folders = [path for path in args.inputs if os.path.isdir(path)]
     number = args.num_epoch_checkpoints or args.num_update_checkpoints
@@ -162,7 +170,7 @@ def check_output(path: str) -> None:
     """Check that the output file can be written.
 
     Raises:
-        UserError: the file cannot be written.
+        UserError: the path is a folder, or the folder of the file is missing or not writable.
     """
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):

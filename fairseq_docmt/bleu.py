@@ -17,9 +17,15 @@ MANY = 0.05
 
 
 def sign_in(sentences: Sequence[str], sign: Pattern) -> Optional[str]:
-    """Return the first match of ``sign`` if more than 5 % of the sentences match, else None.
+    """Look for a sign, such as BPE's ``@@``, that sentences still need postprocessing.
 
-    A sign is a pattern, such as BPE's ``@@``, which shows that a text still needs postprocessing.
+    Args:
+        sentences: sentences to search.
+        sign: pattern of the sign.
+
+    Returns:
+        The first match if more than 5 % of the sentences match, otherwise None: a few matches may
+        be accidental.
     """
     found = [match.group() for match in map(sign.search, sentences) if match]
     return found[0] if len(found) > MANY * len(sentences) else None

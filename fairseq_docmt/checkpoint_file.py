@@ -1,4 +1,4 @@
-"""Reading and checking of checkpoint files before fairseq loads them, with clear errors."""
+"""Functions that read and check checkpoint files before fairseq loads them."""
 
 import argparse
 import ast
@@ -33,14 +33,16 @@ RENAMED_OPTIONS = {
 
 
 class CheckpointFile(NamedTuple):
-    """Content of a checkpoint, whose tensors are memory-mapped from the file where possible.
+    """Content of a checkpoint.
+
+    Where possible, the tensors are memory-mapped from the file instead of being read at once.
 
     Attributes:
         path: path of the file.
-        settings: options of training, by group (``task``, ``model``, …).
+        settings: options of training, as group (``task``, ``model``, …) -> option -> value.
         task_state: what the task's ``state_dict`` returned.
         weights: parameters of the model.
-        updates: number of updates after which training resumes, 0 without optimizer state.
+        updates: number of updates at which training would resume; 0 without optimizer state.
         hours: duration of training in hours.
     """
 
@@ -63,7 +65,7 @@ class CheckpointFile(NamedTuple):
         return self.settings.get("model", {}).get("arch") or self._setting("model")
 
     def limit_positions(self, cfg) -> None:
-        """Lower a task's maximum positions to those with which the model was trained.
+        """Lower a task's maximum positions to those with which the model was trained, if higher.
 
         Args:
             cfg: options of the task, changed in place.
@@ -81,7 +83,7 @@ def read_checkpoint(path: str) -> CheckpointFile:
     """Read a fairseq checkpoint.
 
     Raises:
-        UserError: see :func:`load_state`, or the file is not a checkpoint.
+        UserError: the file cannot be loaded (see :func:`load_state`) or is not a checkpoint.
     """
     state = load_state(path)
     wanted = isinstance(state, dict) and isinstance(state.get("model"), dict)
@@ -109,7 +111,8 @@ def read_translation_model(path: str) -> CheckpointFile:
     """Read the checkpoint of a translation model of this package or of fairseq.
 
     Raises:
-        UserError: see :func:`read_checkpoint`, or the checkpoint holds no translation model.
+        UserError: the file cannot be read (see :func:`read_checkpoint`), or the model in it is not
+            a translation model.
     """
     file = read_checkpoint(path)
     if "source_lang" not in file.settings.get("task", {}):
@@ -123,7 +126,8 @@ def read_language_model(path: str) -> CheckpointFile:
     """Read the checkpoint of a fairseq language model.
 
     Raises:
-        UserError: see :func:`read_checkpoint`, or the model is not a language model.
+        UserError: the file cannot be read (see :func:`read_checkpoint`), or the model in it is not
+            a language model.
     """
     file = read_checkpoint(path)
     if file.task != "language_modeling":
@@ -137,10 +141,13 @@ def read_language_model(path: str) -> CheckpointFile:
 def load_state(path: str) -> Any:
     """Return the content of a file saved by torch, without running code from it.
 
-    Building a model from the content with fairseq runs no code from it either.
+    fairseq can then build a model from the content without running code from it, either: options
+    that may run programs are refused, in this file and in other checkpoints that fairseq reads with
+    it.
 
     Raises:
-        UserError: the file is missing or damaged, or has objects or options that may run programs.
+        UserError: the file is missing or damaged, or there are objects or options that may run
+            programs.
     """
     state = _loaded(path)
     seen, others = {path}, _files_read_with(path, state)
@@ -158,11 +165,14 @@ def load_state(path: str) -> Any:
 
 
 def _files_read_with(path: str, state: Any) -> Set[str]:
-    """Check a checkpoint's options; return the paths of other checkpoints that fairseq may read.
+    """Check the options in a checkpoint, and find the other files that fairseq may read with it.
 
     Args:
         path: path of the checkpoint.
         state: its content.
+
+    Returns:
+        Paths of the checkpoints that the options name, and of the first shard if there is one.
 
     Raises:
         UserError: an option may run programs.
@@ -206,10 +216,10 @@ def _loaded(path: str) -> Any:
 
 
 def _check_sums(path: str) -> None:
-    """Check the contents of a zip archive against its checksums, if it has them.
+    """Check the contents of a zip archive against its checksums; accept archives without them.
 
     Raises:
-        BadZipFile: a checksum differs.
+        BadZipFile: a file in the archive does not fit its checksum.
     """
     with zipfile.ZipFile(path) as archive:
         has_sums = any(content.CRC for content in archive.infolist())
@@ -221,7 +231,7 @@ def _check_sums(path: str) -> None:
 def _is_pickle(path: str) -> bool:
     """Return whether a file that torch failed to load is an intact pickle.
 
-    If it is, torch refused it because of the objects in it, not because it is damaged.
+    If it is, torch has refused it because of an object in it, and not because it is damaged.
     """
     with open(path, "rb") as file:
         try:
@@ -238,7 +248,12 @@ def _damaged(path: str) -> UserError:
 
 
 def _by_group(settings) -> Dict[str, Dict[str, Any]]:
-    """Return options by group (``task``, ``model`` …), also from an old file's single namespace."""
+    """Return the options of a checkpoint as group (``task``, ``model``, …) -> option -> value.
+
+    Checkpoints of old fairseq versions have a single namespace for all options; in this case both
+    ``task`` and ``model`` contain all of them.  Otherwise, model options that earlier versions of
+    this package called differently get their current names.
+    """
     if isinstance(settings, argparse.Namespace):
         options = vars(settings)
         names = {"task": options.get("task"), "model": options.get("arch")}
@@ -268,9 +283,11 @@ def rename_options(cfg) -> None:
 
 
 def misfit(message: str) -> str:
-    """Return the first difference between checkpoint and model from torch's error message.
+    """Describe how a checkpoint does not fit a model, given the error message of torch.
 
-    If the message names no parameter, return its first line.
+    Returns:
+        A phrase that names the first parameter that differs; if torch's message names none, the
+        first line of that message.
     """
     sizes = re.search(r"size mismatch for (\S+): .*?Size\(\[(.*?)\]\).*?Size\(\[(.*?)\]\)", message)
     if sizes:
@@ -304,8 +321,8 @@ def check_options(settings: Any, place: str) -> None:
     """Check that no option of a checkpoint can run a program.
 
     Args:
-        settings: options, perhaps in groups, as a dictionary, namespace or configuration.
-        place: name of the checkpoint, for the message.
+        settings: options, with or without groups, as a dictionary, namespace or configuration.
+        place: name of the checkpoint, with which the message begins.
 
     Raises:
         UserError: an option can run a program; the message names it.
@@ -324,9 +341,10 @@ def check_options(settings: Any, place: str) -> None:
 
 
 def other_checkpoints(settings: Any) -> Iterator[str]:
-    """Yield option values that are paths of possible checkpoints: zip archives or pickles.
+    """Yield the values of options that are paths of other checkpoints.
 
-    Options that are declared as strings (:func:`_names_of_texts`) are skipped.
+    A file counts as a checkpoint if it begins like a zip archive or a pickle.  Options that are
+    declared as strings (see :func:`_names_of_texts`) are skipped.
     """
     common = _names_of_texts()
     for name, value in _options(settings):
@@ -335,13 +353,13 @@ def other_checkpoints(settings: Any) -> Iterator[str]:
 
 
 def _options(settings: Any, name: str = "") -> Iterator[Tuple[str, Any]]:
-    """Yield the name and value of each option, including those in groups.
+    """Yield the name and value of each option, including options in groups.
 
-    Elements of a list are separate values with the name of the list.
+    If the value of an option is a list, each element is yielded separately under the same name.
 
     Args:
-        settings: options, a group of them or a value.
-        name: name of ``settings``, if it is a value or a list.
+        settings: all options, a group of options, or the value of one option.
+        name: name of the option, if ``settings`` is its value.
     """
     if OmegaConf.is_config(settings):
         settings = OmegaConf.to_container(settings, resolve=False)
@@ -366,11 +384,12 @@ def _is_suspect(value: Any) -> bool:
 def _is_unsafe(value: Any, texts: Set[str]) -> bool:
     """Return whether a suspect option value may run a program when fairseq evaluates it.
 
-    A mere reference to another option, such as ``${model.dropout}``, is safe, unless that option
-    holds text, which is not checked for Python code.  All other suspect values are unsafe.
+    A plain reference to another option, such as ``${model.dropout}``, is safe, except if that
+    option holds text: text is not checked for Python code.  All other suspect values are unsafe.
 
     Args:
-        value: bytes, or text that contains ``${`` or Python code that may run a program.
+        value: the suspect value: bytes, or text that contains ``${`` or Python code that may run a
+            program.
         texts: names of options that hold text, see :func:`_names_of_texts`.
     """
     if not isinstance(value, str) or "${" not in value:
@@ -400,10 +419,11 @@ def _is_text(name: str, texts: Set[str]) -> bool:
 
 
 def _names_of_texts() -> Set[str]:
-    """Return the names of ``str`` and ``Optional[str]`` options of fairseq and this package.
+    """Return the names of the options whose values are plain text, such as file names.
 
-    fairseq does not evaluate their values as Python.  Lists written as text, such as
-    ``pipeline_balance``, are left out, because fairseq evaluates them.
+    These are the options of fairseq and this package that are declared as ``str`` or
+    ``Optional[str]``.  fairseq does not evaluate them as Python, except for the ``pipeline_``
+    options, which hold lists written as text and are therefore not returned.
     """
     classes = [*tasks.TASK_DATACLASS_REGISTRY.values()]
     classes += [field.type for field in dataclasses.fields(FairseqConfig)]

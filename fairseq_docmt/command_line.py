@@ -1,4 +1,4 @@
-"""Command line ``fairseq-docmt``: finds and runs the commands that this package adds to fairseq."""
+"""The program ``fairseq-docmt``, which runs the commands that this package adds to fairseq."""
 
 import argparse
 import ast
@@ -94,7 +94,12 @@ OUTPUTS = ("out", "write_docids", "items", "convert", "tags", "list")
 
 
 def _check_files(name: str, parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Refuse empty values, outputs that are also inputs, and the same file for two outputs.
+    """Refuse empty option values, output files that are also read, and one file for two outputs.
+
+    Args:
+        name: name of the command.
+        parser: parser of the command, for the defaults of its options.
+        args: parsed options.
 
     Raises:
         UserError: a value is refused; the message names the option.
@@ -130,7 +135,11 @@ def _files_in(text: str) -> List[str]:
 
 
 def _same(one: str, other: str) -> bool:
-    """Return whether two paths name the same regular file, existing or not."""
+    """Return whether two paths name the same file.
+
+    The file need not exist yet.  Folders and devices, such as ``/dev/null``, never count as the
+    same.
+    """
     if os.path.isfile(one) and os.path.isfile(other):
         return os.path.samefile(one, other)
     return os.path.realpath(one) == os.path.realpath(other) and not os.path.exists(one)
@@ -171,10 +180,10 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 
 
 def _prepare() -> None:
-    """Run data_prep/prepare.py, which lies outside the package.
+    """Run the script data_prep/prepare.py of the project, which is not part of the package.
 
     Raises:
-        UserError: the package was installed without it.
+        UserError: the package was installed without the script.
     """
     script = _file_of(PREPARE)
     if not script.exists():
@@ -191,7 +200,7 @@ def _file_of(name: str) -> Path:
 
 
 def overview() -> str:
-    """Return the help text that lists all commands by group, with a line on each."""
+    """Return the help text of ``fairseq-docmt``: all commands by group, with one line on each."""
     lines = ["usage: fairseq-docmt COMMAND ...", ""]
     for group, commands in GROUPS.items():
         lines.append(f"{group}:")
@@ -201,7 +210,10 @@ def overview() -> str:
 
 
 def _first_line(path: Path) -> str:
-    """Return the first line of the docstring of a file, without importing it."""
+    """Return the first line of the docstring of a Python file, without importing the file.
+
+    If the file does not exist, the result is empty.
+    """
     if not path.exists():  # the package was installed without data_prep
         return ""
     return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))).splitlines()[0]

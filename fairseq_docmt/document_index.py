@@ -1,4 +1,4 @@
-"""Index of the sentences and documents of a text with blank lines between documents."""
+"""Index of the sentences and documents in a text whose documents are separated by blank lines."""
 
 from typing import Iterable, List, Sequence, Tuple
 
@@ -11,16 +11,16 @@ BLANK_SIZE = 1
 class DocumentIndex:
     """Index of the sentences and documents of one side of a corpus.
 
-    Sentences are numbered from 0, not counting blank lines.  The line id of a sentence is its line
-    number from 0, counting blank lines, which is its index in the binarised corpus.
+    Sentences are numbered from 0, and blank lines are not counted.  The line id of a sentence is
+    its index in the binarised corpus, where blank lines do count.
 
     Attributes:
         line_ids: (sentences,) line id of each sentence.
-        starts: (documents + 1,) first sentence of each document, followed by the number of
-            sentences.
-        document: (sentences,) number of the document of each sentence.
-        numbers: (documents,) number of each document in the whole corpus; :meth:`without` removes
-            documents but keeps these numbers.
+        starts: (documents + 1,) number of the first sentence of each document, followed by the
+            total number of sentences.
+        document: (sentences,) number of the document that contains each sentence.
+        numbers: (documents,) number of each document in the whole corpus.  Documents keep these
+            numbers when :meth:`without` removes other documents.
     """
 
     def __init__(self, line_ids: np.ndarray, starts: np.ndarray, numbers=None):
@@ -31,12 +31,12 @@ class DocumentIndex:
 
     @classmethod
     def from_sizes(cls, sizes: Sequence[int], joints: Iterable[int] = ()) -> "DocumentIndex":
-        """Build the index of a text from the lengths of its lines.
+        """Build the index of a text from the number of tokens on each line.
 
         Args:
             sizes: number of tokens of each line, ``</s>`` included; a line of size 1 is blank.
-            joints: lines at which a document begins even without a preceding blank line, such as
-                the first line of ``train1`` after ``train``.
+            joints: lines at which a document begins although no blank line precedes them, such as
+                the first line of ``train1`` after the last line of ``train``.
         """
         sizes = np.asarray(sizes)
         line_ids = np.flatnonzero(sizes > BLANK_SIZE)
@@ -51,9 +51,9 @@ class DocumentIndex:
 
     @classmethod
     def from_lengths(cls, lengths: Sequence[int]) -> "DocumentIndex":
-        """Build an index from document lengths in sentences.
+        """Build an index from the number of sentences in each document.
 
-        Line ids are those of a text with one blank line between documents.
+        The line ids assume one blank line between documents.
         """
         starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         blanks_before = np.repeat(np.arange(len(lengths)), lengths)
@@ -61,7 +61,7 @@ class DocumentIndex:
 
     @property
     def spans(self) -> List[Tuple[int, int]]:
-        """Sentence indices (first, end) of each document, end excluded."""
+        """Sentence numbers (first, end) of each document; ``end`` is exclusive."""
         starts = self.starts.tolist()
         return list(zip(starts, starts[1:]))
 
@@ -72,16 +72,16 @@ class DocumentIndex:
 
     @property
     def num_sentences(self) -> int:
-        """Number of sentences in all documents, without the blank lines."""
+        """Number of sentences in all documents; blank lines are not counted."""
         return len(self.line_ids)
 
     @property
     def position(self) -> np.ndarray:
-        """(sentences,) position of each sentence in its document, from 0."""
+        """(sentences,) position of each sentence within its document, counted from 0."""
         return np.arange(self.num_sentences) - self.starts[self.document]
 
     def without(self, dropped: np.ndarray) -> "DocumentIndex":
-        """Return the index after removing sentences, and documents that become empty.
+        """Return an index without some sentences, and without documents that become empty.
 
         Args:
             dropped: (sentences,) bool, True for the sentences to remove.

@@ -20,10 +20,10 @@ REFUSED = (
 
 
 class UserError(ValueError, CompactHydraException):
-    """Invalid input or an invalid combination of options.
+    """Error for invalid input or an invalid combination of options.
 
-    The message is one sentence that names the file, line or value and tells how to correct it.
-    Python code catches the error like any ``ValueError``; on the command line only the sentence is
+    The message is one sentence that names the file, line or value and says how to correct it.
+    Python code can catch the error as a ``ValueError``.  On the command line only the sentence is
     printed, even if hydra reports the error.
     """
 
@@ -34,17 +34,17 @@ def flag(name: str) -> str:
 
 
 def check_metadata(config: type, value_of: Callable[[str], Any]) -> None:
-    """Check the values of options against the metadata of their dataclass fields.
+    """Check option values against the constraints in the metadata of their dataclass fields.
 
-    The metadata entry ``at_least`` is the minimum of a number, or of each number in a list;
-    ``needs`` names the option without which an option has no effect.
+    The metadata entry ``at_least`` is the smallest allowed value of a number, or of each number in
+    a list.  The entry ``needs`` names another option that must be given together with the option.
 
     Args:
-        config: dataclass.
-        value_of: function from the name of an option to its value.
+        config: dataclass whose fields are the options.
+        value_of: function that returns the value of an option, given its name.
 
     Raises:
-        UserError: an option is too small, or the option that it needs is not given.
+        UserError: a value is too small, or an option is given without the option that it needs.
     """
     for option in fields(config):
         value = value_of(option.name)
@@ -79,7 +79,10 @@ OTHER_NAMES = {
 
 
 def _meant(name: str, known: Iterable[str]) -> Optional[str]:
-    """Return the option that a misspelt name most likely means, or None if none is similar."""
+    """Return the option that an unknown name most likely means, or None if no option is similar.
+
+    The name may be misspelt, or may be what other toolkits call the option, such as ``num_beams``.
+    """
     plain = {option.replace("_", ""): option for option in known}
     key = name.lower().replace("_", "").replace("-", "")
     other = OTHER_NAMES.get(key, key)
@@ -91,12 +94,13 @@ def _meant(name: str, known: Iterable[str]) -> Optional[str]:
 
 
 def refuse_unknown(names: Iterable[str], known: Iterable[str], place: str = "") -> None:
-    """Refuse options that do not exist, with a suggestion.
+    """Raise an error if an option does not exist, and suggest a similar one.
 
     Args:
-        names: options given.
-        known: all options.
-        place: where the options are given, for the message, such as " in --eval-bleu-args".
+        names: names of the options that are given.
+        known: names of all options that exist.
+        place: where the option is given, as a phrase for the message, such as
+            " in --eval-bleu-args".
 
     Raises:
         UserError: an option does not exist; the message names it and, if possible, a similar one.
@@ -109,13 +113,17 @@ def refuse_unknown(names: Iterable[str], known: Iterable[str], place: str = "") 
 
 
 def _refused_checkpoint(place) -> Optional[str]:
-    """Return what is wrong with the checkpoint that fairseq was loading when an error occurred.
+    """Return what is wrong with the checkpoint that was being loaded when an error occurred.
 
-    The result is None if nothing is wrong with it, or if no checkpoint was being loaded.  This is
-    for fairseq-validate, which loads the checkpoint before a task can check it.
+    This is for fairseq-validate, which loads the checkpoint before a task of this package can check
+    it.  The checkpoint is read again to find a reason that can be shown to the user.
 
     Args:
-        place: traceback of the error, whose frames contain the path of the checkpoint.
+        place: traceback of the error.  The path of the checkpoint is taken from its frames.
+
+    Returns:
+        A description of the problem.  None if the checkpoint can be read, or if no checkpoint was
+        being loaded.
     """
     from fairseq_docmt.checkpoint_file import read_checkpoint  # which imports this module
 
@@ -150,10 +158,10 @@ OF_HYDRA = {
 
 
 def reason_of(error: BaseException) -> Optional[str]:
-    """Return the sentence to show instead of a traceback; None if the traceback is to be shown.
+    """Return the sentence to show instead of a traceback, or None if the traceback should be shown.
 
-    There is a sentence for a :class:`UserError`, diverged training, a checkpoint that cannot be
-    loaded, and errors of fairseq and hydra about options.
+    There is a sentence for :class:`UserError`, for diverged training, for a checkpoint that cannot
+    be loaded, and for errors that fairseq and hydra raise about options.
     """
     text = str(error).split("\n")[0]
     if isinstance(error, UserError):
@@ -193,6 +201,10 @@ def _one_sentence_hook(previous):
 
 
 def show_user_errors_plainly() -> None:
-    """Print the sentence of :func:`reason_of`, if any, instead of an uncaught error's traceback."""
+    """Make Python print one sentence instead of a traceback for errors caused by user input.
+
+    This sets ``sys.excepthook``.  An uncaught error is still shown with its traceback if
+    :func:`reason_of` has no sentence for it.
+    """
     if not getattr(sys.excepthook, "shows_user_errors", False):
         sys.excepthook = _one_sentence_hook(sys.excepthook)

@@ -1,6 +1,6 @@
 r"""Show the options of tasks and architectures, which fairseq's --help leaves out.
 
-fairseq-docmt options                                # those that fairseq lacks
+fairseq-docmt options                                # all options that fairseq lacks
 fairseq-docmt options --task sliding_window_translation --arch rfa_transformer
 fairseq-docmt options --search warmup                # fairseq's too, by name or meaning
 """
@@ -39,7 +39,7 @@ class Option(NamedTuple):
 
     Attributes:
         name: flag with a placeholder for its value, such as ``--window-size N``.
-        default: value if the option is not given; "" for flags and options without a default.
+        default: value if the option is not given; "" if this is None, False or 0.
         meaning: help text.
     """
 
@@ -49,12 +49,12 @@ class Option(NamedTuple):
 
 
 class Section(NamedTuple):
-    """Options of a task, architecture, criterion or optimizer, or of a fairseq option group.
+    """A group of options that are shown under one heading, such as the options of a task.
 
     Attributes:
         title: heading, such as ``--task sliding_window_translation``.
-        summary: sentence on the task, architecture etc.
-        options: its options.
+        summary: description of the task, architecture, criterion or optimizer; may be "".
+        options: the options of the group.
     """
 
     title: str
@@ -94,7 +94,10 @@ def main(args: Namespace) -> None:
 
 
 def all_sections() -> List[Section]:
-    """Return the options of this package's tasks, models, criteria and optimizers, by section."""
+    """Return all options of this package's tasks, architectures, criteria and optimizers.
+
+    The first section has the options that all document tasks share.
+    """
     return list(_chosen(Namespace(task=None, arch=None)))
 
 
@@ -120,20 +123,24 @@ def _chosen(args: Namespace) -> Iterator[Section]:
 
 
 def _ours(registry: Dict[str, type]) -> List[str]:
-    """Return the sorted names of those classes in a registry that this package defines."""
+    """Return the sorted names that this package has added to a fairseq registry.
+
+    Args:
+        registry: name -> class, such as all tasks.
+    """
     return sorted(n for n, kind in registry.items() if kind.__module__.startswith("fairseq_docmt."))
 
 
 def _of_task(name: str, alone: bool) -> Section:
-    """Return the options that a task has besides those of fairseq's translation task.
+    """Return the options that a task adds to those of fairseq's translation task.
 
     Args:
         name: name of the task.
-        alone: whether to include the options that all document tasks share; otherwise they are
-            left to a section of their own.
+        alone: whether to include the options that all document tasks share.  If False, they are
+            left out, because another section shows them.
 
     Raises:
-        UserError: there is no such document task.
+        UserError: this package has no such task.
     """
     ours = _ours(TASK_REGISTRY)
     if name not in ours:
@@ -212,11 +219,11 @@ def _summary(kind: type) -> str:
 
 
 def _options(own: Iterable[Field], defaults: Optional[Dict[str, Any]] = None) -> List[Option]:
-    """Convert those dataclass fields that have a help text to options.
+    """Convert the fields of a dataclass to options, except for fields without a help text.
 
     Args:
-        own: fields of a dataclass.
-        defaults: values by field name that replace the defaults of the fields.
+        own: the fields.
+        defaults: default values by field name, which take precedence over those of the fields.
     """
     defaults = defaults or {}
     return [

@@ -1,4 +1,4 @@
-"""A check that two texts are parallel, from the lengths of their sentences."""
+"""Check by sentence lengths whether two texts are translations of each other."""
 
 from typing import Optional
 
@@ -13,11 +13,13 @@ LEAST = 0.3
 
 
 def unrelated_lengths(source: np.ndarray, target: np.ndarray) -> Optional[str]:
-    """Return a warning if lengths of source and target are not related, otherwise None.
+    """Return a warning if the sentence lengths of source and target are unrelated, otherwise None.
 
-    Sentences and their translations differ little in length, so that lengths which are not related
-    show that lines are shifted, or that the texts are not translations of each other.  Blocks in
-    which all sentences of a side have the same length are not checked.
+    Long sentences usually have long translations.  Without this correlation, lines are probably
+    shifted, or the texts are not translations of each other.  The correlation is computed in blocks
+    of a few hundred sentences; the warning names the first block in which it is too low.  Blocks in
+    which all sentences of one side have the same length are not checked, nor are texts with fewer
+    than ``FEWEST`` sentences.
 
     Args:
         source, target: (sentences,) length of each sentence, at least 1.
@@ -38,7 +40,7 @@ def unrelated_lengths(source: np.ndarray, target: np.ndarray) -> Optional[str]:
 
 
 def _correlation(one: np.ndarray, other: np.ndarray) -> float:
-    """Return the correlation of two arrays, 1 if an array is constant."""
+    """Return the correlation of two arrays, or 1 if one of them is constant."""
     if np.ptp(one) == 0 or np.ptp(other) == 0:
         return 1.0
     return float(np.corrcoef(one, other)[0, 1])

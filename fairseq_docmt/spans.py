@@ -31,21 +31,23 @@ def window_spans(
 ) -> np.ndarray:
     """Return the spans of windows of up to ``window_size`` sentences, ``stride`` sentences apart.
 
-    With a stride of 1, each sentence is the last one of a window.  In general, a window has
-    ``stride`` new sentences after up to ``window_size - stride`` earlier ones.  The last window of
-    a document has the new sentences that are left, so every sentence is new in exactly one window.
-    A window that exceeds a limit loses its oldest sentences; if the new sentences alone exceed it,
-    they are cut into parts of similar length.
+    A window consists of ``stride`` new sentences and of up to ``window_size - stride`` earlier
+    sentences of the document before them.  The last window of a document has only the new sentences
+    that are left, so every sentence is new in exactly one window.  With a stride of 1, each
+    sentence is therefore the last one of a window.
+
+    A window that exceeds a limit loses its oldest sentences.  If the new sentences alone exceed the
+    limit, they are divided among several windows of similar length.
 
     Args:
         index: sentences and documents.
         window_size: maximum number of sentences.
-        limits: maximum numbers of tokens.
+        limits: maximum numbers of tokens, for example one for the source and one for the target.
         stride: number of new sentences, at most ``window_size``.
-        sample_size: whether to draw the number of earlier sentences of each window, 0 to
+        sample_size: whether to draw the number of earlier sentences of each window, from 0 to
             ``window_size - stride``; no effect without ``random``.
-        random: random generator, which also draws the number of new sentences in the first window
-            of each document, 1 to ``stride``; None to draw nothing and begin with ``stride``.
+        random: random generator.  If it is given, the number of new sentences in the first window
+            of each document is drawn, too, from 1 to ``stride``.  If it is None, nothing is drawn.
     """
     drawn = None if random is None else random.randint(1, stride + 1, size=index.num_documents)
     firsts = stride if drawn is None else drawn[index.document]
@@ -70,8 +72,10 @@ def window_spans(
 def _cut_where_too_long(first: np.ndarray, ends: np.ndarray, limits: Sequence[Limit]):
     """Cut spans that exceed a limit into parts of similar length.
 
+    The spans must cover all sentences in order, without gaps.
+
     Returns:
-        First sentences and exclusive ends of all spans, as two arrays.
+        First sentences and exclusive ends of the resulting spans, as two arrays.
     """
     too_long = np.zeros(len(ends), dtype=bool)
     for sizes, most in limits:
@@ -102,7 +106,7 @@ def with_next_sentences(
 ) -> np.ndarray:
     """Extend spans by up to ``number`` sentences that follow them in the document.
 
-    A span that would exceed the limit gets fewer.
+    If a span would exceed the limit, it is extended by fewer sentences.
     """
     first, end = spans[:, 0], spans[:, 1]
     total, most = _cumulative(limit[0]), limit[1]
@@ -122,17 +126,18 @@ def part_spans(
 ) -> np.ndarray:
     """Return whole documents, cutting those that are too long into parts of similar length.
 
-    Documents are cut at sentence ends.  Herold and Ney (2023), section 3.1: with a limit of 1000,
-    a document of 1500 tokens becomes two parts of about 750.  The number of parts is increased
-    until all parts are within all limits; a single sentence over a limit is a part of its own.
+    Documents are cut at sentence ends.  In Herold and Ney (2023), section 3.1, for example, the
+    limit is 1000 tokens, so that a document of 1500 tokens becomes two parts of about 750.  The
+    number of parts is increased until all parts are within all limits.  A single sentence that
+    exceeds a limit is a part of its own.
 
     Args:
         index: sentences and documents.
         length: sentence lengths by which parts are balanced, and the maximum length of a part
             (target tokens).
         limits: further limits, such as the maximum positions of a model.
-        parts: number of parts to begin with, for all documents or, as an array, for each; a
-            document with no more sentences than this is cut into single sentences.
+        parts: number of parts to begin with, either one number or an array with a number for each
+            document.  A document with no more sentences than this is cut into single sentences.
     """
     spans, limits = [], [length, *limits]
     fewest = np.broadcast_to(parts, index.num_documents)
@@ -144,7 +149,7 @@ def part_spans(
 def spans_of_several_lengths(
     index: DocumentIndex, length: Limit, limits: Sequence[Limit], numbers: Sequence[int]
 ) -> np.ndarray:
-    """Return the parts of each document, cut once for each number of parts in ``numbers``.
+    """Cut each document once for each number of parts in ``numbers``, and return all parts.
 
     A part that results from several cuts is returned once.  This serves multi-resolution training
     (Sun et al., 2022, Rethinking Document-level Neural Machine Translation).
@@ -165,11 +170,12 @@ def spans_of_sampled_lengths(
     *,
     random: np.random.RandomState,
 ) -> np.ndarray:
-    """Return the parts of each document, cut into a number of parts drawn from ``numbers``.
+    """Cut each document into a number of parts that is drawn from ``numbers``.
 
     Args:
         index, length, limits: see :func:`part_spans`.
-        numbers: values from which ``parts`` of :func:`part_spans` is drawn for each document.
+        numbers: values from which the argument ``parts`` of :func:`part_spans` is drawn for each
+            document.
         random: random number generator.
     """
     return part_spans(index, length, limits, random.choice(numbers, size=index.num_documents))
@@ -178,17 +184,19 @@ def spans_of_sampled_lengths(
 def _equal_parts(
     start: int, end: int, length: Limit, limits: Sequence[Limit], least: int = 1
 ) -> list:
-    """Cut a span into parts of similar length, increasing their number until all limits are met.
+    """Cut a span into parts of similar length, with as many parts as the limits require.
+
+    The number of parts is increased until all parts meet the limits.
 
     Args:
         start, end: first sentence and exclusive end of the span.
-        length: sentence lengths by which parts are balanced; its maximum is not used.
+        length: sentence lengths by which parts are balanced; the maximum in it is not used.
         limits: token limits of a part.
-        least: number of parts to begin with; fewer result if several cuts fall on the same
+        least: number of parts to begin with.  Fewer parts result if several cuts fall on the same
             sentence end.
 
     Returns:
-        (first, end) of each part; single sentences if no number of parts meets the limits.
+        (first, end) of each part.  If no number of parts meets the limits, each sentence is a part.
     """
     if least >= end - start:
         return [(sentence, sentence + 1) for sentence in range(start, end)]
@@ -219,16 +227,17 @@ def mixed_spans(
 ) -> np.ndarray:
     """Return the spans of documents, followed by randomly chosen single sentence pairs.
 
-    Pairs are chosen until they have ``ratio`` times as many target tokens with loss as the
-    documents.  No pair is chosen again before all other pairs have been chosen.
+    Pairs are chosen until they have ``ratio`` times as many target tokens as the documents.  Only
+    target tokens that contribute to the loss are counted.  No pair is chosen again before all other
+    pairs have been chosen.
 
     Args:
-        spans: spans of the documents.
+        spans: spans of the documents, or a function that draws them with ``random``.
         tgt_sizes: (sentences,) number of target tokens.
         first_pair: index of the first sentence pair; earlier sentences belong to documents.
-        ratio: target tokens of sentence pairs for each target token of documents.
-        loss_on_last: whether only the last sentence of a document's span has loss.
-        random: generator of the epoch.
+        ratio: wanted number of target tokens in sentence pairs per target token in documents.
+        loss_on_last: whether only the last sentence of a document's span contributes to the loss.
+        random: random generator of the epoch.
     """
     spans = spans(random=random) if callable(spans) else spans
     total = np.append(0, np.cumsum(tgt_sizes))

@@ -1,8 +1,8 @@
-"""Preprocessing of a corpus: tokenizer, truecasing and subwords of each language.
+"""Record of how a corpus was preprocessed: tokenizer, truecasing and subwords of each language.
 
-``data_prep/prepare.py`` writes a description into the folder of binarised data.  Training stores
-the description in the checkpoint, with checksums of the truecasing and subword models, so that raw
-text can be preprocessed in the same way.
+``data_prep/prepare.py`` writes this record to ``text_form.json`` in the folder of binarised data.
+Training stores it in the checkpoints, with checksums in place of the truecasing and subword models.
+With the record, raw text can later be preprocessed in the same way.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ _BYTES = re.compile("(?:<0x[0-9A-F]{2}>)+")
 
 
 class TextForm(NamedTuple):
-    """Preprocessing of the text of one language.
+    """How the text of one language was preprocessed.
 
     Attributes:
         tokenizer: ``moses``, ``jieba`` or ``none``.
-        truecaser: path of the Moses truecasing model, None if the case was not changed.
+        truecaser: path of the Moses truecasing model; None if the text was not truecased.
         bpe_codes: path of the merges of subword-nmt, or None.
-        sentencepiece: path of the SentencePiece model, or None; words are not split if both are
-            None.
+        sentencepiece: path of the SentencePiece model, or None.  If neither ``bpe_codes`` nor this
+            is given, words are not split.
     """
 
     tokenizer: str = "none"
@@ -40,7 +40,10 @@ class TextForm(NamedTuple):
     sentencepiece: Optional[str] = None
 
     def record(self) -> Dict[str, Optional[str]]:
-        """Return what checkpoints store: tokenizer, checksums of truecasing and subword models."""
+        """Return the tokenizer and the checksums of all models, as checkpoints store them.
+
+        The checksums show later whether other text was preprocessed with the same models.
+        """
         models = {"truecaser": self.truecaser, "bpe_codes": self.bpe_codes}
         if self.sentencepiece:  # records of older checkpoints have no such key
             models["sentencepiece"] = self.sentencepiece
@@ -50,7 +53,7 @@ class TextForm(NamedTuple):
         """Check that the truecasing and subword models exist.
 
         Raises:
-            UserError: a file is missing; the message has the kind and path of the model.
+            UserError: a file is missing; the message names the model and its path.
         """
         for kind, path in (
             ("truecasing model", self.truecaser),
@@ -61,7 +64,7 @@ class TextForm(NamedTuple):
                 raise UserError(f"{kind} {path} not found")
 
     def tokenize(self, language: str) -> Callable[[str], str]:
-        """Return a function that tokenizes and truecases a raw sentence of a language.
+        """Return a function that tokenizes and, given a truecasing model, truecases a raw sentence.
 
         Raises:
             UserError: the truecasing model is invalid.
@@ -73,9 +76,10 @@ class TextForm(NamedTuple):
         return lambda sentence: truecase(cut(sentence))
 
     def detokenize(self, language: str) -> Callable[[str], str]:
-        """Return a function that turns tokens of a language into raw text.
+        """Return a function that turns a tokenized sentence into raw text.
 
-        Sentences of truecased text begin with a capital again; other words keep their case.
+        If the text was truecased, sentences begin with a capital letter again; other words keep
+        their case.
         """
         join = self._joining(language)
         if not self.truecaser:
@@ -86,7 +90,7 @@ class TextForm(NamedTuple):
         return lambda tokens: join(recase(tokens, return_str=True))
 
     def _joining(self, language: str) -> Callable[[str], str]:
-        """Return a function that detokenizes text of a language without changing its case."""
+        """Return a function that detokenizes a sentence without changing its case."""
         if self.tokenizer == "none":
             return str
         if self.tokenizer == "jieba":
@@ -97,7 +101,9 @@ class TextForm(NamedTuple):
         return lambda tokens: moses.detokenize(tokens.split())
 
     def segment(self) -> Callable[[str], str]:
-        """Return a function that cuts tokens into subwords.
+        """Return a function that splits a tokenized sentence into subwords.
+
+        Without a subword model, the function returns the sentence unchanged.
 
         Raises:
             UserError: the BPE codes or the SentencePiece model are invalid.
@@ -115,13 +121,16 @@ class TextForm(NamedTuple):
             raise UserError(f"{self.bpe_codes} is not a file of merges of subword-nmt") from None
 
     def join(self) -> Callable[[str], str]:
-        """Return a function that joins subwords into tokens."""
+        """Return a function that joins subwords into tokens again, the inverse of segmentation."""
         if self.sentencepiece:
             return join_pieces
         return _joined if self.bpe_codes else str
 
     def encoder(self, language: str) -> Callable[[str], str]:
-        """Return a function that tokenizes, truecases and segments a raw sentence.
+        """Return a function that applies the whole preprocessing to a raw sentence.
+
+        The sentence is tokenized, truecased and split into subwords, as far as this form has these
+        steps.
 
         Raises:
             UserError: a model is invalid.
@@ -131,7 +140,11 @@ class TextForm(NamedTuple):
 
 
 def join_pieces(pieces: str) -> str:
-    """Join SentencePiece pieces into text; byte pieces that are not valid UTF-8 become U+FFFD."""
+    """Join the space-separated pieces of SentencePiece into text.
+
+    Pieces that stand for single bytes, such as ``<0xE4>``, are decoded; bytes that are not valid
+    UTF-8 become U+FFFD.
+    """
     text = pieces.replace(" ", "").replace("\u2581", " ").strip()
     return _BYTES.sub(lambda found: _character(found.group()), text)
 
@@ -184,13 +197,13 @@ def _pieces(path: str) -> Callable[[str], str]:
 
 
 def read_text_forms(folder: str) -> Dict[str, TextForm]:
-    """Read how the text of each language of a binarised folder was preprocessed.
+    """Read how each language in a folder of binarised data was preprocessed.
 
     Returns:
-        Preprocessing by language; empty if the folder does not describe its text.
+        Language -> its preprocessing; empty if the folder has no ``text_form.json``.
 
     Raises:
-        UserError: the description is damaged, or a model that it names is missing.
+        UserError: the file is damaged, or a model that it names is missing.
     """
     path = os.path.join(folder, FILE)
     if not os.path.exists(path):
@@ -227,7 +240,7 @@ def checksum(path: Optional[str]) -> Optional[str]:
 
 
 def _truecaser(path: str) -> Callable[[str], str]:
-    """Return a function that truecases a line in the same way as data_prep/prepare.py.
+    """Return a function that truecases a sentence in the same way as data_prep/prepare.py.
 
     Raises:
         UserError: the model is invalid.

@@ -25,17 +25,19 @@ from matplotlib import pyplot  # noqa: E402
 
 
 class Document(NamedTuple):
-    """One example (a document, window or part) with its references, as a batch for the model.
+    """A single example with its references, as a batch for the model.
 
+    Depending on the task, an example is a whole document, a part of one, or a window of sentences.
     S and T are the lengths of the source and target rows.  Sentences are numbered from 0 within the
     example.
 
     Attributes:
-        sample: batch of one row per sentence, or of a single row of joined sentences.
+        sample: the batch, either with a row for each sentence or with a single row in which all
+            sentences are joined.
         of_source: (rows, S) sentence number of each source token, -1 for padding.
         of_target: (rows, T) sentence number of each target token, -1 where the loss ignores it.
-        of_input: (rows, T) sentence number of each decoder input, -1 for padding; the first input,
-            ``</s>``, belongs to the sentence that it begins.
+        of_input: (rows, T) sentence number of each token of the decoder's input, -1 for padding;
+            the first one, ``</s>``, belongs to the sentence after it.
     """
 
     sample: dict
@@ -45,7 +47,11 @@ class Document(NamedTuple):
 
 
 def parser_of(description: str) -> argparse.ArgumentParser:
-    """Create a parser with the options that all analyses share."""
+    """Create a command-line parser with the options that all analyses share.
+
+    Args:
+        description: text at the beginning of ``--help``.
+    """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -72,7 +78,7 @@ def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
 
 
 def check_folder(out: Path) -> None:
-    """Refuse a results folder whose path is a file or leads through one, before any computation.
+    """Check, before an analysis begins, that its output folder can be created or exists.
 
     Raises:
         UserError: the path or one of its parents is a file.
@@ -83,11 +89,11 @@ def check_folder(out: Path) -> None:
 
 
 def load(path: str, data: str):
-    """Load a checkpoint; return its model, in evaluation mode, and its task.
+    """Load a checkpoint, and return its model in evaluation mode together with its task.
 
     Args:
         path: checkpoint.
-        data: folder of the binarised data, in place of the one used in training.
+        data: folder of the binarised data to analyse, instead of the training data.
 
     Raises:
         UserError: the file does not exist, is damaged or holds no translation model.
@@ -100,11 +106,13 @@ def load(path: str, data: str):
 
 
 def documents_of(task, split: str, most: int = 0) -> Iterator[Document]:
-    """Yield the documents of a split with their references.
+    """Yield the documents of a split with their references, each as a :class:`Document`.
+
+    If the task joins sentences, its examples are yielded one by one.  A document that is divided
+    into several windows or parts then gives several items.
 
     Args:
-        task: document task.  A task that joins sentences yields its examples (windows, documents or
-            parts), of which a document can have several.
+        task: task of the checkpoint.
         split: name of the split.
         most: maximum number of documents; 0 for all.
 
@@ -180,7 +188,10 @@ def _joined(view, task, most: int) -> Iterator[Document]:
 
 
 def _ungrouped(sample: dict) -> dict:
-    """Return a batch without its row groups, so that model outputs have one row per sentence."""
+    """Return a batch without its row groups, so that model outputs have one row per sentence.
+
+    Row groups let a model process rows of similar length together.
+    """
     groups = ("row_groups", "draft_groups")
     net_input = {key: x for key, x in sample["net_input"].items() if key not in groups}
     return {**sample, "net_input": net_input}
@@ -188,7 +199,11 @@ def _ungrouped(sample: dict) -> dict:
 
 @contextlib.contextmanager
 def gradients_through_all_sentences(model):
-    """Temporarily let gradients pass through recurrent memories over any number of sentences."""
+    """Let gradients pass through recurrent memories over any number of sentences.
+
+    This holds within the ``with`` block.  Afterwards the limit that the model was trained with,
+    ``--memory-gradient-sentences``, applies again.
+    """
     memories = [m for m in model.modules() if isinstance(m, SentenceMemory)]
     before = [memory.gradient_sentences for memory in memories]
     for memory in memories:
@@ -201,7 +216,10 @@ def gradients_through_all_sentences(model):
 
 
 def write_results(folder: Path, name: str, results, figure) -> None:
-    """Write results to ``NAME.json`` and a figure to ``NAME.png``, and print both paths."""
+    """Write results to ``NAME.json`` and a figure to ``NAME.png``, and print where they are.
+
+    The folder is created if it does not exist.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
     figure.tight_layout()

@@ -2,8 +2,8 @@
 
     fairseq-docmt attention-share DATA --path CHECKPOINT
 
-Herold and Ney (2023), table 1: the share of this attention drops as the context grows.  Reference
-translations are used as the target.
+Herold and Ney (2023) find that this share of the attention drops as the context grows (table 1).
+Reference translations are used as the target.
 """
 
 import argparse
@@ -37,7 +37,7 @@ class Symbols(NamedTuple):
 
 
 def shares(attention: Tensor, source: Tensor, previous: Tensor, symbols: Symbols) -> Tensor:
-    """Compute the attention mass that each target token has on its corresponding source sentence.
+    """Compute how much attention each target token pays to the source sentence that it translates.
 
     Args:
         attention: (B, T, S) weights of T target tokens, which sum to 1 over S source tokens.
@@ -46,7 +46,7 @@ def shares(attention: Tensor, source: Tensor, previous: Tensor, symbols: Symbols
         symbols: indices of ``<sep>`` and padding.
 
     Returns:
-        (n,) attention mass of all target tokens except padding.
+        (n,) total attention weight on that sentence, for each target token that is not padding.
     """
     of_source = source_sentences(source.eq(symbols.source_separator))
     of_source = of_source.masked_fill(source.eq(symbols.padding), -1)
@@ -74,13 +74,18 @@ def _number_of_layers(model) -> int:
 
 @torch.no_grad()
 def attention_share(model, samples: Iterable[dict], symbols: Symbols) -> List[float]:
-    """Return each decoder layer's share of attention on a target token's own source sentence, in %.
+    """Compute the share of cross-attention that target tokens pay to the sentence they translate.
+
+    The share is averaged over all target tokens.
 
     Args:
         model: encoder-decoder whose decoder returns the cross-attention of a chosen layer, as the
             stock transformer does.
         samples: batches with references.
         symbols: indices of ``<sep>`` and padding.
+
+    Returns:
+        Share in % for each decoder layer that attends to the source.
 
     Raises:
         UserError: the decoder does not return the attention of a chosen layer, or the samples

@@ -27,10 +27,10 @@ from fairseq_docmt.scoring.texts.translations import named_files
 
 
 def read_output(path: str) -> Output:
-    """Return the parsed output of ``fairseq-generate``, with detokenised (D-) lines if present.
+    """Read an output of ``fairseq-generate``; use the detokenised lines (``D-``) if it has any.
 
     Raises:
-        UserError: the file does not exist, or has no hypotheses with references.
+        UserError: the file does not exist, is not such an output, or has no references.
     """
     found = read_input(path, "system")
     if not isinstance(found, Output) or found.hypotheses.keys() != found.references.keys():
@@ -41,7 +41,14 @@ def read_output(path: str) -> Output:
 
 
 def places(line_ids) -> Dict[int, int]:
-    """Return the position of each line in its document, from 0; a gap in ids ends a document."""
+    """Find the position of each sentence in its document.
+
+    Args:
+        line_ids: line ids of the sentences; a gap between two ids is a document boundary.
+
+    Returns:
+        Line id -> position, counted from 0.
+    """
     found, place = {}, 0
     for line_id in sorted(line_ids):
         place = place + 1 if line_id - 1 in found else 0
@@ -50,7 +57,11 @@ def places(line_ids) -> Dict[int, int]:
 
 
 def bleu_by_range(output: Output, size: int, metric: BLEU) -> Dict[str, float]:
-    """Compute BLEU for each range of ``size`` positions, named e.g. ``1-10``."""
+    """Compute corpus BLEU over the sentences in each range of ``size`` positions.
+
+    Returns:
+        Name of the range, such as ``1-10`` -> BLEU.
+    """
     place = places(output.hypotheses)
     hypotheses = [output.hypotheses[line_id] for line_id in place]
     references = [output.references[line_id] for line_id in place]

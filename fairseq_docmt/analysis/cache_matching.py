@@ -3,9 +3,9 @@ r"""Plot the matching probabilities of a continuous cache.
     fairseq-docmt cache-matching DATA --path CHECKPOINT --out FOLDER \
         [--document 1 --sentence 2]
 
-Tu et al. (2018): the average matching probability of slots, from the most to the least recently
-written (figure 3), and the matching matrix of one sentence (figure 4b).  Reference translations
-are used as the target.
+As in Tu et al. (2018), there are two plots: the average matching probability of the cache slots,
+from the most to the least recently written (figure 3), and the matching matrix of one sentence
+(figure 4b).  Reference translations are used as the target.
 """
 
 from typing import Dict, List
@@ -32,11 +32,11 @@ from fairseq_docmt.ops.translation_cache import NO_WORD, Cache
 
 @torch.no_grad()
 def matching_of(model, document: Document):
-    """Compute how well cache slots match at each target token of a document.
+    """Compute the matching probability of each cache slot at each target token of a document.
 
     Returns:
-        The caches that the K sentences read, and (K, T, I) matching probabilities of I slots at T
-        target tokens.
+        A pair: the caches that the K sentences of the document read, and the (K, T, I) matching
+        probabilities of their I slots at T target tokens.
 
     Raises:
         UserError: the model has no cache.
@@ -49,7 +49,7 @@ def matching_of(model, document: Document):
 
 
 def by_recency(cache: Cache, weights: Tensor, present: Tensor) -> Dict[str, Tensor]:
-    """Sum the matching probabilities of cache slots over all tokens, ordered by recency.
+    """Sum the matching probabilities over all tokens, with slots ordered by how recent they are.
 
     Args:
         cache: caches of K sentences, with I slots.
@@ -57,8 +57,9 @@ def by_recency(cache: Cache, weights: Tensor, present: Tensor) -> Dict[str, Tens
         present: (K, T) True at tokens, False at padding.
 
     Returns:
-        ``probability`` (I,): sums over tokens, the most recently written slot first; ``tokens``
-        (I,): numbers of tokens for which the slot was filled.
+        A dictionary with two (I,) tensors, in which the most recently written slot comes first.
+        ``probability`` is the sum of a slot's probabilities, and ``tokens`` the number of tokens at
+        which the slot was filled, so that their ratio is the average probability.
     """
     order = cache.ages.argsort(dim=1, descending=True)
     filled = cache.words.ne(NO_WORD).gather(1, order)
@@ -73,8 +74,10 @@ def by_recency(cache: Cache, weights: Tensor, present: Tensor) -> Dict[str, Tens
 def mean_by_recency(model, documents) -> List[float]:
     """Compute the average matching probability of cache slots, most recently written slot first.
 
+    Slots that are empty in all documents are left out.
+
     Raises:
-        UserError: no sentence has a filled cache.
+        UserError: no document has two sentences, so that the cache is always empty.
     """
     probability, tokens = 0, 0
     for document in documents:
@@ -88,10 +91,18 @@ def mean_by_recency(model, documents) -> List[float]:
 
 
 def matrix_of(model, task, document: Document, sentence: int) -> dict:
-    """Return the matching matrix of a sentence as ``words``, ``slots`` and ``probabilities``.
+    """Compute the matching probability of each cache slot at each target word of a sentence.
 
-    ``words`` are the target words, and ``slots`` the words in the cache, oldest first.
-    ``probabilities`` has a row for each target word and a column for each slot.
+    Args:
+        model: model with a cache.
+        task: its task.
+        document: document that contains the sentence.
+        sentence: number of the sentence in the document, from 0.
+
+    Returns:
+        A dictionary: ``words`` lists the target words of the sentence, and ``slots`` the words in
+        the cache, oldest first.  ``probabilities`` has a row for each target word and a column for
+        each slot.
     """
     cache, weights = matching_of(model, document)
     order = cache.ages[sentence].argsort()

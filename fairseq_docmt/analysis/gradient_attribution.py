@@ -2,15 +2,16 @@
 
     fairseq-docmt gradient-attribution DATA --path CHECKPOINT --out FOLDER
 
-Feng et al. (2022), section 5.2 and figure 4: the gradient of a sentence's loss with respect to the
-embeddings of earlier sentences, by distance, in ranges of ten.  Here gradients are taken with
-respect to the embedding of each token occurrence (the paper uses rows of the embedding matrix and
-has to exclude repeated words).  Norms are averaged over tokens of both sides, sentences and
-documents.
+Feng et al. (2022), section 5.2 and figure 4, take the gradient of a sentence's loss with respect to
+the embeddings of earlier sentences, and plot its norm by the distance of the two sentences, in
+ranges of ten.  Here the gradient is taken with respect to the embedding of each token occurrence.
+The paper uses rows of the embedding matrix instead and has to exclude repeated words.  Norms are
+averaged over the tokens of both sides, over sentences and over documents.
 
-Architectures that are trained on several sentences at once can be analysed, except those that keep
-earlier sentences without gradients (cache_rnn, memnet_rnn), and those that embed earlier sentences
-once more as context (multi_encoder_transformer, and context_rnn with previous source sentences).
+The model must have been trained on several sentences at once.  Two groups of architectures cannot
+be analysed: those that keep earlier sentences without gradients (cache_rnn, memnet_rnn), and those
+that embed earlier sentences once more as context (multi_encoder_transformer, and context_rnn with
+previous source sentences).
 """
 
 import contextlib
@@ -37,17 +38,18 @@ from fairseq_docmt.modules.rnn.cache import CacheDecoder
 
 
 def by_distance(model, documents: Iterable[Document]) -> Dict[int, float]:
-    """Compute how strongly the losses of sentences depend on the tokens d sentences before.
+    """Compute how strongly the loss of a sentence depends on the tokens of earlier sentences.
 
-    The measure is the norm of the gradient of a sentence's loss with respect to the embedding of a
-    source or target token, averaged over tokens.
+    The measure is the norm of the gradient of the loss with respect to the embedding of a source or
+    target token.  It is averaged over all tokens that are equally many sentences away from the
+    sentence with the loss.
 
     Args:
         model: model in evaluation mode.
         documents: examples with references.
 
     Returns:
-        Means by distance d in sentences; 0 is the sentence itself.
+        Distance in sentences -> mean norm; distance 0 is the sentence itself.
 
     Raises:
         UserError: no document has two sentences, or the architecture cannot be analysed.
@@ -67,7 +69,7 @@ def by_distance(model, documents: Iterable[Document]) -> Dict[int, float]:
 
 
 def _refuse_without_gradients(model) -> None:
-    """Refuse models for which all gradients of earlier sentences would be zero or missing."""
+    """Refuse models whose losses have no gradient with respect to earlier sentences."""
     if isinstance(model.decoder, CacheDecoder) or reads_documents(model):
         raise UserError(
             f"{type(model).__name__} keeps earlier sentences without gradients; analyse another "
@@ -76,11 +78,13 @@ def _refuse_without_gradients(model) -> None:
 
 
 def _gradients(model, document: Document):
-    """Compute the gradient norms of the loss of each sentence in a document.
+    """Compute, for the loss of each sentence of a document, the gradient norm at all tokens.
+
+    Sentences without loss are skipped.
 
     Yields:
-        Number of the sentence with the loss, gradient norm at each token of both sides, and
-        sentence number of each of these tokens.
+        Number of the sentence whose loss is used, (n,) gradient norms at the n source and target
+        tokens, and (n,) sentence number of each of these tokens, -1 for padding.
     """
     with gradients_through_all_sentences(model), _embeddings(model) as embeddings:
         output = model(**document.sample["net_input"])
@@ -111,7 +115,12 @@ def _gradients(model, document: Document):
 
 @contextlib.contextmanager
 def _embeddings(model):
-    """Yield a list that a forward pass fills with the embedded source and the embedded target."""
+    """Record the token embeddings that a model computes within the ``with`` block.
+
+    Yields:
+        A list to which each forward pass appends the embedded source and the embedded target.  It
+        gets further elements if the model embeds context separately.
+    """
     found: List[Tensor] = []
     embeddings = dict.fromkeys([model.encoder.embed_tokens, model.decoder.embed_tokens])
     with contextlib.ExitStack() as hooks:
@@ -122,7 +131,15 @@ def _embeddings(model):
 
 
 def in_ranges(scores: Dict[int, float], size: int = 10) -> Dict[str, float]:
-    """Return the mean score of each range of distances (1-10, 11-20, ...), excluding 0."""
+    """Average scores over ranges of distances (1-10, 11-20, ...), without distance 0.
+
+    Args:
+        scores: distance in sentences -> score.
+        size: number of distances in a range.
+
+    Returns:
+        Name of the range, such as ``1-10`` -> mean of its scores.
+    """
     ranges: Dict[str, list] = defaultdict(list)
     for distance, score in scores.items():
         if distance > 0:

@@ -3,11 +3,12 @@ r"""Plot the attention of recurrent memories, and their information gain.
     fairseq-docmt memory-attention DATA --path CHECKPOINT --out FOLDER \
         [--document 1 --sentence 2]
 
-Feng et al. (2022): attention maps of one sentence (figures 6 and 7), and the information gain of
-memories of different sizes (figure 2) if ``--path`` gives several checkpoints.  The paper has no
-formula for the gain "between the random initialized memory and well trained memory".  Here it is
-the Kullback-Leibler divergence of the attention with the model's memory from the attention with a
-random memory, in nats, averaged over heads, queries and sentences.
+As in Feng et al. (2022), there are two plots: the attention maps of one sentence (figures 6 and 7),
+made with the first checkpoint, and the information gain of memories of different sizes (figure 2),
+for which ``--path`` takes several checkpoints.  The paper has no formula for the gain "between the
+random initialized memory and well trained memory".  Here it is the Kullback-Leibler divergence of
+the attention with the model's memory from the attention with a random memory, in nats, averaged
+over heads, queries and sentences.
 """
 
 import contextlib
@@ -43,7 +44,7 @@ class MemoryMaps(NamedTuple):
         update: (K - 1, H, m, T) attention of memory vectors to the tokens of each sentence except
             the last, whose update is never read.
         output: (K, H, T, m) attention of tokens to memory vectors.
-        random_update, random_output: the same weights with a random memory.
+        random_update, random_output: the same weights if the memory is replaced by a random one.
         present: (K, T) True at tokens, False at padding.
     """
 
@@ -74,7 +75,14 @@ def memories_of(model) -> Dict[str, SentenceMemory]:
 
 @torch.no_grad()
 def attention_maps(model, document: Document) -> Dict[str, MemoryMaps]:
-    """Compute attention maps for the sentences of a document; return memory name -> maps."""
+    """Compute the attention maps of all recurrent memories for the sentences of a document.
+
+    Returns:
+        Name of the memory, as in :func:`memories_of` -> its attention maps.
+
+    Raises:
+        UserError: the model has no recurrent memory.
+    """
     memories = memories_of(model)
     calls: Dict[nn.Module, list] = {}
     with contextlib.ExitStack() as hooks:
@@ -103,8 +111,8 @@ def _maps(module: SentenceMemory, updates: list, output: tuple, present: Tensor)
 
     Args:
         module: recurrent memory.
-        updates: (queries, source) of the update attention, for each sentence.
-        output: (states, source) of the output attention.
+        updates: the pair (queries, source) that the update attention gets for each sentence.
+        output: the pair (states, source) that the output attention gets for all sentences.
         present: (sentences, tokens) True at tokens, False at padding.
     """
     generator = torch.Generator().manual_seed(1)
@@ -127,10 +135,11 @@ def _maps(module: SentenceMemory, updates: list, output: tuple, present: Tensor)
 
 
 def information_gain(maps: MemoryMaps) -> Dict[str, float]:
-    """Return the mean KL divergence of the attention from that with a random memory, in nats.
+    """Compute how much attention with the model's memory differs from that with a random memory.
 
-    The result has a value for ``update``, the attention by which the memory reads a sentence, and
-    for ``output``, the attention by which tokens read the memory.
+    Returns:
+        A dictionary of mean Kullback-Leibler divergences in nats: ``update`` for the attention of
+        memory vectors to a sentence, and ``output`` for the attention of tokens to memory vectors.
     """
     update = _divergence(maps.update, maps.random_update).mean()
     output = _divergence(maps.output, maps.random_output)  # (K, H, T)
@@ -139,12 +148,14 @@ def information_gain(maps: MemoryMaps) -> Dict[str, float]:
 
 
 def _divergence(p: Tensor, q: Tensor) -> Tensor:
-    """Compute the Kullback-Leibler divergence over the last dimension, with 0 log 0 = 0."""
+    """Compute the Kullback-Leibler divergence KL(p || q) over the last dimension; 0 log 0 is 0."""
     return torch.where(p > 0, p * (p.log() - q.log()), torch.zeros_like(p)).sum(-1)
 
 
 def mean_gain(model, documents) -> Dict[str, float]:
-    """Average each value of :func:`information_gain` over memories and documents.
+    """Average the two values of :func:`information_gain` over memories and documents.
+
+    Documents of a single sentence are skipped, because they read only the initial memory.
 
     Raises:
         UserError: no document has more than one sentence.
@@ -162,18 +173,29 @@ def mean_gain(model, documents) -> Dict[str, float]:
 
 
 def _of_sentence(maps: MemoryMaps, sentence: int) -> Tuple[Tensor, Tensor]:
-    """Return the attention of a memory to a sentence, and of the next sentence to the memory.
+    """Return how a memory attends to a sentence, and how the next sentence attends to the memory.
+
+    Args:
+        maps: attention maps of the memory.
+        sentence: number of the sentence, from 0.
 
     Returns:
-        (m, T) and (T', m) attention weights, averaged over heads, for m memory vectors and the T
-        and T' tokens of the two sentences, without padding.
+        (m, T) attention weights of the m memory vectors to the T tokens of the sentence, and
+        (T', m) weights of the T' tokens of the next sentence to the memory vectors.  Both are
+        averaged over heads and have no padding.
     """
     update = maps.update[sentence][:, :, maps.present[sentence]]
     return update.mean(0), maps.output[sentence + 1][:, maps.present[sentence + 1]].mean(0)
 
 
 def _plot_maps(maps: Dict[str, MemoryMaps], words: Dict[str, List[List[str]]], sentence: int):
-    """Plot how each memory reads a sentence, and how the next sentence then reads the memory."""
+    """Plot how each memory reads a sentence, and how the next sentence then reads the memory.
+
+    Args:
+        maps: name of the memory -> its attention maps.
+        words: tokens of the two sentences, see :func:`_words`.
+        sentence: number of the first of the two sentences, from 0.
+    """
     figure, panels = pyplot.subplots(len(maps), 2, figsize=(12, 4 * len(maps)), squeeze=False)
     for row, (name, map_) in zip(panels, maps.items()):
         side = words[name.split()[0]]
@@ -189,7 +211,12 @@ def _plot_maps(maps: Dict[str, MemoryMaps], words: Dict[str, List[List[str]]], s
 
 
 def _words(task, document: Document, sentence: int) -> Dict[str, List[List[str]]]:
-    """Return side (``encoder`` or ``decoder``) -> the tokens of a sentence and of the next one."""
+    """Return the tokens of a sentence and of the next one, as labels for a plot.
+
+    Returns:
+        ``encoder`` or ``decoder`` -> tokens of the sentence, and tokens of the next one; those of
+        the decoder are its inputs.
+    """
     net_input = document.sample["net_input"]
     sides = {
         "encoder": (task.source_dictionary, net_input["src_tokens"]),

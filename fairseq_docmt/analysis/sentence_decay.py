@@ -8,7 +8,10 @@ from fairseq_docmt.errors import UserError
 
 @torch.no_grad()
 def sentence_decay(model, net_input: dict, separator: int) -> Tensor:
-    """Compute the sentential gates, by which earlier sentences decay, in each decoder layer.
+    """Compute the value of the sentential gate at each sentence boundary, in each decoder layer.
+
+    At the beginning of a sentence, the attention state of all earlier tokens is multiplied by the
+    gate.
 
     Args:
         model: ``rfa_transformer`` with a sentential gate.
@@ -16,8 +19,9 @@ def sentence_decay(model, net_input: dict, separator: int) -> Tensor:
         separator: index of ``<sep>`` in the target dictionary.
 
     Returns:
-        (layers, H, B, J - 1) gate ``f`` at the start of sentences 2 to J of each of the B rows; 1
-        where a row has no such sentence.  H is the number of heads, or 1 if all heads share a gate.
+        (layers, H, B, J - 1) gate ``f`` at the start of sentences 2 to J of each row, where J is
+        the number of sentences of the longest row.  The gate is 1 where a row has no such sentence.
+        H is the number of heads, or 1 if all heads share a gate.
 
     Raises:
         UserError: the model has no sentential gate.
@@ -37,14 +41,14 @@ def sentence_decay(model, net_input: dict, separator: int) -> Tensor:
 
 
 def sentence_weights(gates: Tensor) -> Tensor:
-    """Compute the weight that each sentence has for itself and for later sentences.
+    """Compute how much weight is left of each sentence when a later sentence is read.
 
     Args:
         gates: (..., J - 1) gates of J sentences, as returned by :func:`sentence_decay`.
 
     Returns:
-        (..., J, J) weight of sentence j' (column) for sentence j (row): the product of the gates
-        between them; 0 where j' > j.
+        (..., J, J) weight of sentence j' (column) when sentence j (row) is read.  It is the product
+        of the gates between the two sentences, 1 on the diagonal, and 0 for j' > j.
     """
     total = torch.nn.functional.pad(gates.log(), (1, 0)).cumsum(dim=-1)
     return (total.unsqueeze(-1) - total.unsqueeze(-2)).exp().tril()

@@ -1,8 +1,9 @@
 """``--criterion attention_regularization``: train attention on words that help to translate others.
 
-A term of the loss draws the attention of ambiguous words to their supporting words, as annotated.
-fairseq's layers do not return the weights of self-attention, so the criterion computes those of
-ambiguous words again from the inputs of the attention modules.
+For some words of the training text, annotations tell which other words show how to translate them:
+their supporting words.  An additional term of the loss draws the attention of such an ambiguous
+word to its supporting words.  Since fairseq's layers do not return the weights of self-attention,
+the criterion recomputes those of ambiguous words from the inputs of the attention modules.
 """
 
 import contextlib
@@ -28,13 +29,13 @@ from fairseq_docmt.ops.precision import at_least_single
 
 
 class AttentionInputs(NamedTuple):
-    """Inputs of an attention module, for B batch rows.
+    """Inputs of an attention module in one call, for B batch rows and E channels.
 
     Attributes:
-        query: (T, B, E) queries, E channels wide, one for each of T positions.
-        key: (S, B, E) keys, one for each of S positions.
-        key_padding_mask: (B, S) bool, True for padding; None if there is none.
-        attn_mask: (T, S) mask that is added to the logits; None if there is none.
+        query: (T, B, E) queries at T positions.
+        key: (S, B, E) keys at S positions.
+        key_padding_mask: (B, S) bool, True for padding; None without padding.
+        attn_mask: (T, S) mask that is added to the logits; or None.
         has_graph: True if gradients were enabled when the module was called.
     """
 
@@ -49,11 +50,13 @@ class AttentionInputs(NamedTuple):
 def record_inputs(
     modules: Iterable[MultiheadAttention],
 ) -> Iterator[Dict[MultiheadAttention, AttentionInputs]]:
-    """Record the inputs of attention modules, which must be called with keyword arguments.
+    """Record the inputs of attention modules within the ``with`` block.
+
+    The model must call the modules with keyword arguments.
 
     Yields:
-        A dictionary from modules to their last inputs, filled when the model is called.  Modules
-        that are not called (because of LayerDrop) are missing.
+        A dictionary from each module to its last inputs, which is filled when the model is called.
+        It lacks modules that the model did not call, because LayerDrop left out their layer.
     """
     found: Dict[MultiheadAttention, AttentionInputs] = {}
 
@@ -145,9 +148,11 @@ class AttentionRegularizationConfig(LabelSmoothedCrossEntropyCriterionConfig):
 class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
     r"""Label-smoothed cross entropy plus the divergence of attention from supporting words.
 
-    Yin et al. (2021), section 5: for each ambiguous word, :math:`KL(p \| a)` is added, where
-    :math:`p` is uniform over its supporting words and :math:`a` are the attention weights of one
-    head of one layer.  In validation nothing is added.
+    Supporting words are annotated words that show how to translate an ambiguous word.  In training,
+    each ambiguous word adds :math:`KL(p \| a)`, times ``--attention-weight``, to the loss (Yin et
+    al., 2021, section 5).  Here :math:`p` is uniform over its supporting words, and :math:`a` are
+    its attention weights in one layer, by default those of a single head.  In validation nothing is
+    added.
 
     In the logs, ``attention_loss`` is the divergence in bits, averaged over ambiguous words and
     regularized attention modules, and ``attention_mass`` is the average total weight of the
@@ -183,7 +188,9 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
         self.head = regularized_head if regularized_head >= 0 else None
 
     def forward(self, model, sample, reduce=True):
-        """Compute the loss of a batch; see fairseq's ``label_smoothed_cross_entropy``.
+        """Compute the loss of a batch.
+
+        Arguments and results are those of fairseq's ``label_smoothed_cross_entropy``.
 
         Raises:
             UserError: the model lacks an attention module to be regularized, or the task is not a
@@ -214,17 +221,18 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
     def divergences(
         self, attention: MultiheadAttention, inputs: AttentionInputs, links: Tensor
     ) -> Tuple[Tensor, Tensor]:
-        """Compute the divergence of attention from the supporting words of each ambiguous word.
+        """Compute the divergence and the attention mass of each ambiguous word of a batch.
 
         Args:
             attention: attention module.
             inputs: its inputs.
-            links: (links, 3) batch row, position of the ambiguous word and position of the
-                supporting word of each pair of an ambiguous and a supporting word.
+            links: (links, 3) batch row, query position of the ambiguous word and key position of
+                the supporting word, for each pair of an ambiguous word and one of its supporting
+                words.
 
         Returns:
-            (words,) divergence, and (words,) total weight of the supporting words, for each
-            ambiguous word of the batch; see :func:`divergence`.
+            (words,) divergence of each ambiguous word, and (words,) total attention weight of its
+            supporting words; see :func:`divergence`.
 
         Raises:
             UserError: the inputs have no gradients, because ``--checkpoint-activations`` recomputes
@@ -277,7 +285,7 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs) -> None:
-        """Aggregate the logging outputs of all processes.
+        """Aggregate and log the logging outputs of all processes, as fairseq does.
 
         The attention loss and the attention mass are logged as means over ambiguous words.
         """
@@ -295,7 +303,7 @@ def divergence(log_attention: Tensor, of_link: Tensor, key: Tensor) -> Tuple[Ten
 
     .. math:: KL(p \| a) = -\log n - \frac{1}{n} \sum_{k} \log a_k
 
-    for an ambiguous word with n supporting words k.
+    for an ambiguous word with n supporting words at positions k.
 
     Args:
         log_attention: (words, heads, S) logarithms of the attention weights of ambiguous words over
@@ -317,7 +325,10 @@ def divergence(log_attention: Tensor, of_link: Tensor, key: Tensor) -> Tuple[Ten
 
 
 def parse_layers(text: str) -> Dict[str, int]:
-    """Parse ``--regularized-attention`` (``encoder:0,cross:0``) into the layer of each attention.
+    """Parse the value of ``--regularized-attention``, such as ``encoder:0,cross:0``.
+
+    Returns:
+        Name of the attention -> number of its layer; negative numbers count from the last layer.
 
     Raises:
         UserError: the text does not have this form.

@@ -1,14 +1,14 @@
-"""Keys of the batches of the document tasks.
+"""Types that describe the batches of the document tasks: their keys, and the shapes of the values.
 
-The meaning of a batch row depends on the dataset:
+What a batch row contains depends on the dataset:
 
-* ``DocumentView``: a window or a document;
+* ``DocumentView``: the joined sentences of a window, a document or a part of one;
 * ``StreamView``: a sentence; with B lanes (documents read side by side), row r is sentence
   ``r // B`` of lane ``r % B``;
-* ``RowsView``: a sentence; the documents follow one another;
-* ``DecodingUnits``: an original sentence to translate.
+* ``RowsView``: a sentence; the rows of a document follow one another, document after document;
+* ``DecodingUnits``: a sentence to translate.
 
-S is the length of the longest source of a batch, T of the longest target.
+S is the length of the longest source of a batch, and T the length of its longest target.
 """
 
 from typing import Dict, List, Optional, TypedDict
@@ -19,7 +19,7 @@ from fairseq_docmt.data.decoding_units import DecodingUnit
 
 
 class RowGrouping(TypedDict):
-    """Division of the rows of a batch into groups of similar length."""
+    """Division of the rows of a batch into groups of similar length, which need less padding."""
 
     #: (r,) rows of each group
     rows: List[Tensor]
@@ -32,7 +32,7 @@ class RowGrouping(TypedDict):
 
 
 class RowGroupings(TypedDict):
-    """Groups of the rows of a batch, by source and by target length."""
+    """Divisions of the rows of a batch into groups, for the source and for the target side."""
 
     #: sources by their length
     source: RowGrouping
@@ -45,7 +45,7 @@ class RowGroupings(TypedDict):
 
 
 class NetInput(TypedDict, total=False):
-    """Keyword arguments in a batch for the ``forward`` method of a model."""
+    """Part of a batch that the ``forward`` method of a model gets as keyword arguments."""
 
     # ---- of all batches ------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ class NetInput(TypedDict, total=False):
 
 
 class Batch(TypedDict, total=False):
-    """Batch passed to fairseq's trainer and commands."""
+    """Batch that a dataset passes to fairseq's trainer and commands."""
 
     # ---- of all batches ------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""A binarised split: its documents, sentences and lines, and checks of both sides."""
+"""Binarised splits with document boundaries, and checks that their two sides are sound."""
 
 import copy
 import logging
@@ -32,12 +32,13 @@ CHECK = "run data_prep/check_documents.py on the text and binarise it again"
 
 
 class DocumentCorpus:
-    """A split of parallel documents.
+    """A binarised split with document boundaries; in decoding, it may lack the target side.
 
     Args:
         name: name of the split in messages, such as ``data-bin/valid.zh-en``.
         pairs: fairseq's dataset of all lines, blank lines included.
-        longest_source: maximum number of tokens of a source sentence, to which longer ones are cut.
+        longest_source: number of tokens to which longer source sentences are cut; None to keep
+            their length.
 
     Attributes:
         name: name of the split in messages, such as ``data-bin/valid.zh-en``.
@@ -65,10 +66,10 @@ class DocumentCorpus:
         self.tgt_sizes = None if pairs.tgt is None else pairs.tgt_sizes[self.index.line_ids]
 
     def within(self, most: Sequence[int]) -> np.ndarray:
-        """Return a mask (sentences,), True for sentences within the limits of both sides.
+        """Return which sentences are within the limits of both sides, as a (sentences,) bool array.
 
         Args:
-            most: maximum number of tokens of source and of target.
+            most: maximum number of tokens of the source and of the target.
         """
         sizes = zip((self.src_sizes, self.tgt_sizes), most)
         return np.all([of_side <= limit for of_side, limit in sizes], axis=0)
@@ -88,11 +89,11 @@ class DocumentCorpus:
         """Check that each line consists of words of the dictionary and the final end symbol.
 
         Args:
-            added: symbols that were added to the dictionaries, after their words.
+            added: symbols, such as ``<sep>``, that were appended to the words of the dictionaries.
 
         Raises:
-            UserError: a line has a special symbol as a word, has a word that is not in the
-                dictionary, or has no end symbol.
+            UserError: a line contains a special symbol as a word, contains a word that is not in
+                the dictionary, or has no end symbol.
         """
         pairs = self.pairs
         for side, dictionary in ((pairs.src, pairs.src_dict), (pairs.tgt, pairs.tgt_dict)):
@@ -103,7 +104,11 @@ class DocumentCorpus:
                 check_binarised(name, part, symbols)
 
     def warn_if_not_parallel(self) -> None:
-        """Log a warning if the lengths of source and target sentences are not related."""
+        """Log a warning if the lengths of source and target sentences are not related.
+
+        Unrelated lengths show that lines are shifted, or that one side is another text.  Without a
+        target side nothing is checked.
+        """
         if self.tgt_sizes is not None:
             warning = unrelated_lengths(self.src_sizes, self.tgt_sizes)
             if warning:
@@ -148,7 +153,7 @@ class CutSources(BaseWrapperDataset):
 
 
 def cut(sentence: Tensor, longest: int) -> Tensor:
-    """Cut a sentence to at most ``longest`` tokens; its end symbol stays."""
+    """Cut a sentence to at most ``longest`` tokens, the last of which is still the end symbol."""
     if len(sentence) <= longest:
         return sentence
     return torch.cat([sentence[: longest - 1], sentence[-1:]])
@@ -157,8 +162,8 @@ def cut(sentence: Tensor, longest: int) -> Tensor:
 def _cut_sources(pairs: LanguagePairDataset, longest: int) -> None:
     """Truncate the sources of ``pairs`` in place to ``longest`` tokens, end symbol included.
 
-    If fairseq has already truncated them (``--truncate-source``), its wrapper is removed: it counts
-    one token too many in each line, so that blank lines look like sentences.
+    If fairseq has already truncated them (``--truncate-source``), this is undone first, because
+    fairseq then counts one token too many in each line and blank lines look like sentences.
     """
     if isinstance(pairs.src, ConcatDataset):
         pairs.src.datasets = [CutSources(_stored(part), longest) for part in pairs.src.datasets]
@@ -168,14 +173,21 @@ def _cut_sources(pairs: LanguagePairDataset, longest: int) -> None:
 
 
 def _stored(dataset):
-    """Return the dataset inside the wrappers that cut lines: the lines as stored in the file."""
+    """Return the dataset of the lines as they are stored in the file, before any truncation.
+
+    Truncated lines come from datasets that wrap another one.  These are unwrapped.
+    """
     while isinstance(dataset, (AppendTokenDataset, CutSources, StripTokenDataset, TruncateDataset)):
         dataset = dataset.dataset
     return dataset
 
 
 def _stored_parts(side) -> list:
-    """Return the untruncated dataset of each file of a side; [] if ``side`` is None."""
+    """Return the untruncated dataset of each file that belongs to one side of a split.
+
+    A side has several files if the split consists of ``train``, ``train1`` and so on.  If ``side``
+    is None, the list is empty.
+    """
     if side is None:
         return []
     parts = side.datasets if isinstance(side, ConcatDataset) else [side]
@@ -188,16 +200,16 @@ def open_corpus(
     longest_source: Optional[int] = None,
     added: Iterable[str] = DOCUMENT_SYMBOLS,
 ) -> DocumentCorpus:
-    """Open a split, check it, and turn fairseq's errors into clear messages.
+    """Open a split and check it, with clear messages in place of fairseq's errors.
 
     Args:
         name, longest_source: see :class:`DocumentCorpus`.
         load_pairs: function without arguments that returns fairseq's dataset of the split.
-        added: symbols that were added to the dictionaries, after their words.
+        added: symbols, such as ``<sep>``, that were appended to the words of the dictionaries.
 
     Raises:
-        UserError: files are missing or damaged, the two sides do not match, or a line has a symbol
-            of the model as a word.
+        UserError: files are missing or damaged, the two sides do not match, or a line contains a
+            special symbol of the model as a word.
     """
     try:
         corpus = DocumentCorpus(name, load_pairs(), longest_source)
@@ -236,7 +248,11 @@ def _line_counts(name: str) -> str:
 
 
 def _check_binary_file(dataset) -> None:
-    """Refuse a truncated memory-mapped .bin file, which would crash at the first missing line."""
+    """Refuse a dataset with a truncated memory-mapped .bin file, which would crash when read.
+
+    Raises:
+        UserError: the file is shorter than its index says.
+    """
     index = getattr(dataset, "_index", None)
     path = getattr(dataset, "_path", None)
     if path is None or not hasattr(index, "_pointers"):
@@ -251,13 +267,16 @@ def _check_binary_file(dataset) -> None:
 
 
 def parts_of(dataset) -> Iterator[Tuple[int, int, int]]:
-    """Yield the parts of a split (``train``, ``train1``, ...), upsampled parts several times.
+    """Yield the parts of a split: the contents of ``train``, ``train1`` and so on.
+
+    A part that is upsampled (``--upsample-primary``) is yielded once for each repetition.
 
     Args:
-        dataset: lines of one side of the split, concatenated if it has several parts.
+        dataset: lines of one side of the split, with all parts concatenated.
 
     Yields:
-        Number of the part, its first line, and its number of lines.
+        Number of the part (0 for ``train``, 1 for ``train1``), line of ``dataset`` at which it
+        begins, and its number of lines.
     """
     if not isinstance(dataset, ConcatDataset):
         yield 0, 0, len(dataset)
@@ -270,14 +289,17 @@ def parts_of(dataset) -> Iterator[Tuple[int, int, int]]:
 
 
 def target_ratio(corpus: DocumentCorpus) -> Optional[float]:
-    """Return the ratio of target tokens to source tokens; None without a target side."""
+    """Return the number of target tokens for each source token; None without a target side."""
     if corpus.tgt_sizes is None:
         return None
     return float(corpus.tgt_sizes.sum() / corpus.src_sizes.sum())
 
 
 def with_sentence_pairs(documents: DocumentCorpus, added: DocumentCorpus) -> DocumentCorpus:
-    """Return a corpus extended by the sentence pairs of ``added``, each a document of its own."""
+    """Return a corpus of ``documents`` followed by the sentence pairs of ``added``.
+
+    Each sentence pair is a document of its own.
+    """
     joined, pairs = copy.copy(documents), copy.copy(documents.pairs)
     for name in ("src", "tgt"):
         setattr(

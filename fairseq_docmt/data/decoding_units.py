@@ -1,10 +1,10 @@
 """Decoding data: spans of sentences that are translated together.
 
-A :class:`DecodingUnit` is a span of source sentences: either a window, of which only the last
-sentence is translated, or a part of a document, which is translated completely.  The rows of a
-batch of units are the sentences to translate, so that fairseq's commands print one hypothesis per
-line under its line number.  The additional key ``units`` of the batch is the list of units, in the
-order of the rows.
+A :class:`DecodingUnit` is a span of source sentences.  It is either a window, of which only the
+last sentence is translated, or a part of a document, of which all sentences are.  A batch has a row
+for each sentence to translate, so that fairseq's commands print a hypothesis for each line under
+its line number.  The additional key ``units`` of the batch is the list of units, in the order of
+the rows.
 """
 
 import copy
@@ -22,16 +22,16 @@ from fairseq_docmt.document_index import BLANK_SIZE, DocumentIndex
 
 @dataclass(frozen=True)
 class DecodingUnit:
-    """Consecutive source sentences; the last ones are translated, the others are context.
+    """Consecutive source sentences: first those that are only context, then those to translate.
 
     Attributes:
         line_ids: line ids of the sentences to translate, each of which is a row of the batch.
-        source: context and sentences to translate, as 1-D tensors that end in ``</s>``; empty
-            for a line with nothing to translate.
-        following: sentences after those in ``source``, read as further context.
+        source: context sentences, then sentences to translate, as 1-D tensors that end in ``</s>``;
+            empty for a line with nothing to translate.
+        following: source sentences after those in ``source``, which are read as further context.
         target: references of the sentences, or None.
         document: number of the document; -1 for a blank line.
-        position: position in the document of the first sentence to translate.
+        position: position in the document of the first sentence to translate, from 0.
         at_start: whether ``source`` begins with the first sentence of the document.
         drafts: earlier translations of the sentences, or None.
         target_context: translations of the sentences before those to translate, without ``</s>``;
@@ -63,10 +63,10 @@ class DecodingUnit:
         return len(self.source) - len(self.line_ids)
 
     def ending_at(self, row: int, target_context: List[Tensor]) -> "DecodingUnit":
-        """Return a unit that translates a single sentence, with all earlier ones as context.
+        """Return a unit that translates one of the sentences, with all earlier ones as context.
 
         Args:
-            row: number of this sentence among the sentences to translate.
+            row: number of the sentence among the sentences to translate.
             target_context: translations of the sentences before it.
         """
         end = self.num_context + row + 1
@@ -79,10 +79,10 @@ class DecodingUnit:
         )
 
     def row_alone(self, row: int) -> "DecodingUnit":
-        """Return a unit that translates a single sentence without source context.
+        """Return a unit that translates one of the sentences, without source context.
 
         Args:
-            row: number of this sentence among the sentences to translate.
+            row: number of the sentence among the sentences to translate.
         """
         at = self.num_context + row
         return replace(
@@ -94,7 +94,7 @@ class DecodingUnit:
         )
 
     def without_oldest(self) -> "DecodingUnit":
-        """Return the unit without its first context sentence."""
+        """Return the unit without its oldest context sentence."""
         return replace(
             self,
             source=self.source[1:],
@@ -134,10 +134,13 @@ class DecodingUnit:
 class OpenDocument:
     """Last document of interactive input, which the next lines may continue.
 
+    Interactive input is read in buffers of lines.  A document that no blank line has ended goes on
+    in the next buffer.
+
     Attributes:
         number: number of the document.
         position: number of its sentences so far.
-        sentences: its last sentences, the context of the next ones.
+        sentences: its last sentences, which are context of the next ones.
     """
 
     def __init__(self, number: int = 0, position: int = 0, sentences: Sequence[Tensor] = ()):
@@ -151,13 +154,16 @@ class OpenDocument:
         self.position, self.sentences = 0, []
 
     def advance(self, src, sizes, index: DocumentIndex, context: int) -> None:
-        """Append lines to the document, and keep its last ``context`` sentences.
+        """Record that further lines of input have been read.
+
+        If the lines begin new documents, the last of these becomes the open document.  If a blank
+        line follows its last sentence, it is closed.
 
         Args:
             src: source tokens of each line.
             sizes: (lines,) number of tokens of each line.
             index: index of the documents in these lines, without sentences that are too long.
-            context: number of sentences to keep.
+            context: number of sentences to keep as context of the next ones.
         """
         end = 0
         if index.num_documents > 0:
@@ -179,10 +185,10 @@ class Lines(NamedTuple):
 
     Attributes:
         src: source lines, 1-D tensors that end in ``</s>``.
-        sizes: (lines,) number of source tokens.
+        sizes: (lines,) number of source tokens of each line.
         dictionary: source dictionary.
-        tgt: references in the form of ``src``, or None.
-        drafts: earlier translations in the form of ``src``, or None.
+        tgt: reference of each line, in the form of ``src``; or None.
+        drafts: earlier translation of each line, in the form of ``src``; or None.
         constraints: (lines, n) target constraints, as packed by fairseq; or None.
         left_pad: whether sources are padded on the left.
         name: name of the corpus, for messages.
@@ -216,13 +222,13 @@ class Lines(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """Division of the documents of a corpus or input into decoding units.
+    """Division of the documents of a corpus or of interactive input into decoding units.
 
     Attributes:
-        index: sentences and documents that are divided.
+        index: index of the sentences and documents that are divided.
         spans: (units, 2) first sentence of each unit, and the sentence after its last.
-        source_ends: (units,) the sentence after the last source sentence of each unit, if sources
-            extend beyond the spans; None if they do not.
+        source_ends: (units,) sentence after the last source sentence of each unit, if units also
+            read source sentences after their span; None if they do not.
         window: number of sentences of a window, of which only the last is translated; None to
             translate all sentences of each span.
         most: maximum number of source tokens of a unit; None for no limit.
@@ -238,13 +244,15 @@ class Cut(NamedTuple):
 class DecodingUnits(FairseqDataset):
     """Dataset of the decoding units of a corpus or of interactive input.
 
+    Its items are the units, followed by an item for each line that gets an empty hypothesis.
+
     Args:
         lines: lines of the corpus or input.
         cut: division of the lines into units.
         empty_lines: ids of lines that get an empty hypothesis, such as blank lines of the input.
-        too_long: line -> number of its document in the whole corpus, for those ``empty_lines`` that
-            are too long for the model.
-        opened: document that the first lines continue, or None.
+        too_long: line id -> number of its document in the whole corpus, for those ``empty_lines``
+            that are too long for the model.
+        opened: document of earlier input that the first lines may continue; or None.
     """
 
     def __init__(
@@ -273,7 +281,7 @@ class DecodingUnits(FairseqDataset):
         return len(self.spans) + len(self.empty_lines)
 
     def num_tokens(self, index: int) -> int:
-        """Return the number of source tokens of an item."""
+        """Return the number of source tokens of an item, 1 for an empty line."""
         return int(self.sizes[index])
 
     def num_rows(self, number: int) -> int:
@@ -287,7 +295,7 @@ class DecodingUnits(FairseqDataset):
         return int(self.spans[number, 1] - self.spans[number, 0])
 
     def size(self, index: int) -> int:
-        """Return the number of source tokens of an item."""
+        """Return the number of source tokens of an item, 1 for an empty line."""
         return int(self.sizes[index])
 
     def __getitem__(self, number: int) -> DecodingUnit:
@@ -324,7 +332,11 @@ class DecodingUnits(FairseqDataset):
         return DecodingUnit([line_id], source=[], document=document)
 
     def _typed_context(self, number: int) -> Sequence:
-        """Return the last sentences of earlier input that fit the window of unit ``number``."""
+        """Return the sentences of earlier input that serve unit ``number`` as context.
+
+        They fill up the window of the unit; units that are no windows get none.  The oldest are
+        left out if the unit would otherwise exceed the maximum number of source tokens.
+        """
         missing = (self.cut.window or 0) - int(self.spans[number, 1] - self.spans[number, 0])
         context = self.opened.sentences[-missing:] if missing > 0 else []
         if self.cut.most is not None:
@@ -343,16 +355,18 @@ class DecodingUnits(FairseqDataset):
         """Group units into batches, longest units first or, with ``keep_order``, in reading order.
 
         Args:
-            max_tokens: maximum number of padded source tokens of a batch, None for no limit.
-            max_units: maximum number of units of a batch, None for no limit.
-            keep_order: make batches of sentence i of some documents, then of sentence i + 1 of the
-                same documents, so that each sentence comes after its predecessor.  All batches of
-                a document go to the same shard.  A document begun in earlier input comes first.
+            max_tokens: maximum number of source tokens of a batch, padding included; None for no
+                limit.
+            max_units: maximum number of units of a batch; None for no limit.
+            keep_order: whether each sentence has to come after its predecessor in the document.  In
+                this case each unit has one sentence to translate.  A batch has sentence i of
+                several documents, and the next batch of the same process has their sentences i + 1.
+                A document that was begun in earlier input comes first.
             shards: number of processes; batch i belongs to process ``i % shards``.
 
         Returns:
-            Unit numbers of each batch; ``empty_lines`` form a last batch of their own.  With
-            ``keep_order``, a shard without further sentences gets empty batches.
+            Item numbers of each batch.  The ``empty_lines`` form a last batch of their own.  With
+            ``keep_order``, a process without further sentences gets empty batches.
         """
         empty = list(range(len(self.spans), len(self)))
         if keep_order:
@@ -381,7 +395,16 @@ class DecodingUnits(FairseqDataset):
 
 
 def _fill(order, sizes, max_tokens, max_items) -> Iterator[List[int]]:
-    """Yield batches of item indices in ``order``, within the limits on padded tokens and items."""
+    """Divide items into batches that do not exceed a number of padded tokens or of items.
+
+    Args:
+        order: numbers of the items, in the order in which batches are filled.
+        sizes: number of tokens of each item.
+        max_tokens, max_items: limits of a batch; None for no limit.
+
+    Yields:
+        Item numbers of a batch.  An item that exceeds ``max_tokens`` is a batch of its own.
+    """
     batch, longest = [], 0
     for item in order:
         longest = max(longest, sizes[item])

@@ -1,4 +1,4 @@
-"""Training and validation data whose examples are spans of joined sentences."""
+"""Training and validation data whose examples are spans: consecutive sentences that are joined."""
 
 import logging
 from functools import partial
@@ -23,7 +23,7 @@ LIMITS = "--max-source-positions, --max-target-positions, --max-tokens"
 
 
 class JoinedSentences(torch.utils.data.Dataset):
-    """Dataset of one side of a corpus, whose items are spans of sentences joined into sequences.
+    """Dataset of one side of a corpus, in which each item is a sequence of joined sentences.
 
     Args:
         sentences: lines of the side, each ending in ``</s>``.
@@ -57,27 +57,34 @@ class JoinedSentences(torch.utils.data.Dataset):
         return self.format.join(parts, self.at_start[item])
 
     def positions(self, item: int) -> Dict[int, range]:
-        """Return line id -> token positions, end symbol included, of each sentence in an item."""
+        """Return where the sentences of an item are in its sequence.
+
+        Returns:
+            Line id of each sentence -> range of its token positions, end symbol included.
+        """
         first, end = self.spans[item].tolist()
         places = self.format.places(self._sizes[first:end].tolist(), self.at_start[item])
         return {line: range(*of) for line, of in zip(self.line_ids[first:end].tolist(), places)}
 
 
 class DocumentView(LanguagePairDataset):
-    """Dataset whose examples are spans of a corpus; batching loses no example.
+    """Dataset whose examples are spans of a corpus: consecutive sentences joined into a sequence.
+
+    Unlike fairseq's dataset, it never drops an example when batches are made.
 
     Args:
         corpus: corpus of the split.
         spans: (items, 2) first sentence of each example and the sentence after its last (see
-            :mod:`fairseq_docmt.spans`), or a function that draws the spans of an epoch from a
+            :mod:`fairseq_docmt.spans`), or a function that draws the spans of an epoch with a
             random generator.
         seed: seed of the random choices in each epoch.
-        loss_on_last: compute the loss on the last sentence of each span only.
-        id_of_last: let the ``id`` of an example be the line id of its last sentence, not its first.
+        loss_on_last: whether the loss is computed on the last sentence of each span only.
+        id_of_last: whether the ``id`` of an example is the line id of its last sentence, and not
+            that of its first.
         formats: formats of both sides; by default without tags and ``<bod>``.
         fits: (sentences,) bool, False for sentences that are too long; None if all fit.
-        source_spans: function from the spans to the spans of the source side, which may contain
-            further sentences at the end; None if both sides have the same spans.
+        source_spans: function that extends the spans by further sentences at the end, which only
+            the source side contains; None if both sides have the same spans.
         coword_dropout: probability of replacing a word of the last source sentence of a span by
             ``<unk>``, drawn anew for each epoch (Fernandes et al. 2021).
         word_dropout: probability of replacing a word of the source and of the decoder's input by
@@ -85,9 +92,10 @@ class DocumentView(LanguagePairDataset):
         word_dropout_epochs: number of epochs with ``word_dropout``, 0 for all.
 
     Attributes:
-        too_long: lines of sentences that are in no span because they are too long, for messages.
-        supporting_words: supporting words of the corpus, which each example gets under the key
-            ``supporting_words``; or None.
+        too_long: lines of the sentences that are in no span because they are too long.
+        supporting_words: words of the corpus that show how to translate ambiguous words.  Each
+            example gets those in its span, under the key ``supporting_words``.  None if the
+            training does not use them.
     """
 
     #: whether the context of a sentence is in its example, and not in a document state
@@ -128,7 +136,7 @@ class DocumentView(LanguagePairDataset):
         self._read(self._drawn() if self._draw else spans)
 
     def _drawn(self) -> np.ndarray:
-        """Return the spans of the examples, drawn with the seed of the current epoch."""
+        """Draw the spans of the examples at random, with the seed of the current epoch."""
         return self._draw(random=np.random.RandomState(self._epoch_seed()))
 
     def _epoch_seed(self) -> list:
@@ -166,12 +174,12 @@ class DocumentView(LanguagePairDataset):
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
         """Whether all epochs have the same examples.
 
-        Otherwise each epoch needs a new iterator, whose worker processes get the new examples.
+        If not, each epoch needs a new iterator, so that the worker processes get the new examples.
         """
         return self._draw is None and self.coword_dropout == 0 and self.word_dropout == 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Draw new spans for an epoch if the spans are drawn at random."""
+        """Begin an epoch; if spans are drawn at random, draw the spans of this epoch."""
         super().set_epoch(epoch)
         if epoch != self.epoch:
             self.epoch = epoch
@@ -179,7 +187,7 @@ class DocumentView(LanguagePairDataset):
                 self._read(self._drawn())
 
     def share_among(self, processes: int) -> None:
-        """Set the number of processes among which the batches are divided."""
+        """Set the number of processes among which :meth:`batch_by_size` divides the batches."""
         self.num_shards = processes
 
     def __getitem__(self, item: int) -> dict:
@@ -203,7 +211,10 @@ class DocumentView(LanguagePairDataset):
         return example
 
     def collater(self, samples, pad_to_length=None) -> dict:
-        """Collate examples as fairseq does; add their ``supporting_words`` to the batch, if any."""
+        """Collate examples as fairseq does, and add their ``supporting_words``, if there are any.
+
+        These are converted from positions in an example to positions in the batch.
+        """
         if self.supporting_words is None or not samples:
             return super().collater(samples, pad_to_length=pad_to_length)
         stock = partial(super().collater, pad_to_length=pad_to_length)
@@ -215,7 +226,11 @@ class DocumentView(LanguagePairDataset):
         return batch
 
     def _without_some_words(self, item: int, source: Tensor) -> Tensor:
-        """Replace random words of the last source sentence by ``<unk>``, but not its end symbol."""
+        """Return the source of an example with random words replaced by ``<unk>``.
+
+        Only words in the last sentence of the span are replaced, each with the probability
+        ``coword_dropout``.
+        """
         last_line = int(self.corpus.index.line_ids[self.spans[item, 1] - 1])
         place = self.src.positions(item)[last_line]
         first, end = place.start, place.stop - 1
@@ -232,7 +247,14 @@ class DocumentView(LanguagePairDataset):
         return self.word_dropout > 0 and self.epoch <= last
 
     def _drop_words_of_both_sides(self, item: int, example: dict) -> None:
-        """Replace random words of the source and of the decoder's input by ``<unk>``, in place."""
+        """Replace random words of an example by ``<unk>``, in the source and the decoder's input.
+
+        Symbols and language tags are kept.
+
+        Args:
+            item: number of the example.
+            example: the example, changed in place.
+        """
         random = np.random.RandomState([*self._epoch_seed(), item, 1])
         for side, format in zip(("source", "prev_output_tokens"), self.formats):
             tokens = example[side]
@@ -246,13 +268,13 @@ class DocumentView(LanguagePairDataset):
         """Warn about sentences that are too long for the model, or refuse them.
 
         Args:
-            lines: lines of these sentences, counted from 0.
+            lines: lines of these sentences, counted from 0; empty if there are none.
             most: maximum number of source tokens and of target tokens.
-            ignore: True to leave the sentences out with a warning, False to refuse them.
-            kept: number of examples that remain when these sentences are left out.
+            ignore: True to log a warning that the sentences are left out, False to refuse them.
+            kept: number of examples that remain without these sentences.
 
         Raises:
-            UserError: sentences may not be left out (``ignore`` is False), or no example is left.
+            UserError: there are such sentences, and ``ignore`` is False or no example remains.
         """
         if not lines:
             return
@@ -273,7 +295,10 @@ class DocumentView(LanguagePairDataset):
         logger.warning("%s; %d such sentences are left out", problem, len(lines))
 
     def line_ids_of(self, item: int) -> list:
-        """Return the line ids of an example's sentences or, with ``id_of_last``, of the last."""
+        """Return the line ids of the sentences that an example stands for.
+
+        With ``id_of_last``, this is only the last sentence of its span, otherwise all of them.
+        """
         first, end = self.spans[item].tolist()
         return self.index.line_ids[end - 1 if self.id_of_last else first : end].tolist()
 
@@ -287,12 +312,12 @@ class DocumentView(LanguagePairDataset):
         """Batch as fairseq does, but keep every example and divide batches evenly among processes.
 
         The required fairseq version drops the last batch if its size is not a multiple of
-        ``--required-batch-size-multiple``; here it is kept.  Batches are then halved until their
-        number is a multiple of the number of processes: for an empty batch a process would run a
-        dummy batch and, with ``--update-freq``, distort the statistics of its other batches.
+        ``--required-batch-size-multiple``; here it is kept.  Batches are then halved until all
+        processes get the same number.  Otherwise a process without a batch would run a dummy batch,
+        which with ``--update-freq`` would distort the statistics of its other batches.
 
         Raises:
-            UserError: an example has more tokens than a batch may have.
+            UserError: an example has more than ``max_tokens`` tokens.
         """
         if max_tokens is not None:
             self._refuse_larger(indices, max_tokens)
@@ -319,7 +344,7 @@ class DocumentView(LanguagePairDataset):
 def even_batches(batches: list, multiple: int) -> list:
     """Halve the largest batches until the number of batches is a multiple of ``multiple``.
 
-    Stop earlier if all batches have a single item.
+    If all batches have become single items before that, the number stays as it is.
     """
     while len(batches) % multiple != 0:
         largest = max(range(len(batches)), key=lambda i: len(batches[i]))
@@ -337,11 +362,11 @@ def sample_and_order(
     """Collate examples as fairseq does, and also return which example each row contains.
 
     Args:
-        examples: examples of a fairseq dataset, each with ``id``; several may have the same id.
+        examples: examples of a fairseq dataset; several of them may have the same ``id``.
         collate: fairseq's collater, which sorts examples by length.
 
     Returns:
-        The batch, and the (rows,) numbers of the examples in its rows.
+        The batch, and (rows,) index in ``examples`` of the example in each row.
     """
     # Numbers in place of ids survive the sorting.
     sample = collate([{**example, "id": number} for number, example in enumerate(examples)])

@@ -1,6 +1,6 @@
-"""Iterators that resume an interrupted epoch only if its batches are still the same.
+"""Batch iterators that resume an interrupted epoch only if its batches are still the same.
 
-The threads in which fairseq loads batches in advance are stopped before the process ends.
+When the process ends, the module also stops the threads in which fairseq loads batches in advance.
 """
 
 import atexit
@@ -30,8 +30,9 @@ LONGEST_WAIT = 30
 def stop_loading() -> None:
     """Stop the threads that load batches in advance (``--data-buffer-size``).
 
-    Python does not wait for them.  A thread that returns from torch while the interpreter shuts
-    down aborts the process, so that a finished command would end with status 134.
+    This is done when the process ends, because Python does not wait for these threads.  If such a
+    thread returned from torch while the interpreter shuts down, it would abort the process, and a
+    command that has done its work would end with status 134.
     """
     threads = [one for one in threading.enumerate() if isinstance(one, BackgroundConsumer)]
     for thread in threads:
@@ -46,14 +47,16 @@ def stop_loading() -> None:
 
 
 class ResumableIterator(EpochBatchIterator):
-    """Batch iterator that resumes an epoch only with the options that the epoch began with.
+    """Batch iterator that resumes an interrupted epoch only if the batches are still the same.
+
+    To check this, the options that determine the batches are stored in checkpoints.
 
     Args:
         *args, **kwargs: arguments of fairseq's iterator.
         decided_by: option -> value, for the options that determine the batches.
 
     Attributes:
-        ended: whether no epoch is left to train.
+        ended: True if training is to end without another epoch.
     """
 
     ended = False
@@ -64,7 +67,7 @@ class ResumableIterator(EpochBatchIterator):
 
     @classmethod
     def of_stock(cls, iterator: EpochBatchIterator, decided_by: dict) -> "ResumableIterator":
-        """Return a resumable iterator over the batches of a fairseq iterator.
+        """Create a resumable iterator over the batches of a fairseq iterator.
 
         Args:
             iterator: fairseq's iterator.
@@ -77,11 +80,14 @@ class ResumableIterator(EpochBatchIterator):
 
     @property
     def next_epoch_idx(self):
-        """Number of the next epoch; NaN, which ends fairseq's training loop, if none is left."""
+        """Number of the next epoch; NaN if ``ended`` is set, which ends fairseq's training loop."""
         return math.nan if self.ended else super().next_epoch_idx
 
     def state_dict(self):
-        """Return fairseq's state and, within an epoch, the options that determine its batches."""
+        """Return the state for a checkpoint.
+
+        It is fairseq's state and, within an epoch, the options that determine its batches.
+        """
         state = super().state_dict()
         if state["iterations_in_epoch"] > 0:
             state["decided_by"] = self._decided_by
@@ -91,7 +97,7 @@ class ResumableIterator(EpochBatchIterator):
         """Resume from a state that :meth:`state_dict` returned.
 
         Raises:
-            UserError: the options would change the batches of the interrupted epoch.
+            UserError: the current options would change the batches of the interrupted epoch.
         """
         before = state_dict.get("decided_by", {})
         before = {RENAMED_FLAGS.get(name, name): value for name, value in before.items()}
@@ -100,19 +106,24 @@ class ResumableIterator(EpochBatchIterator):
         super().load_state_dict(state_dict)
 
     def _get_iterator_for_epoch(self, epoch, shuffle, **kwargs):
-        """Return the iterator of an epoch; ``shuffle`` applies to a reused data loader too."""
+        """Return the iterator of an epoch.
+
+        Unlike in fairseq, ``shuffle`` has an effect even if the data loader is reused.
+        """
         if self.dataloader is not None:
             self.epoch_batch_sampler.shuffle = shuffle
         return super()._get_iterator_for_epoch(epoch, shuffle, **kwargs)
 
     def _refuse_another_task(self, before: dict) -> None:
-        """Refuse a checkpoint that names no task but has options which this task lacks.
+        """Refuse a checkpoint that has options of another task.
+
+        This concerns checkpoints of earlier versions, which do not store the name of the task.
 
         Args:
-            before: option -> value in the checkpoint; earlier versions did not store the task.
+            before: option -> value in the checkpoint.
 
         Raises:
-            UserError: the checkpoint is refused; the message names one of these options.
+            UserError: the checkpoint names no task and has an option that this task lacks.
         """
         missing = before.keys() - self._decided_by.keys()
         if missing and TASK not in before:
@@ -132,7 +143,7 @@ def _refuse_changes(before: dict, now: dict, consequence: str) -> None:
         consequence: what a change would lead to, for the message.
 
     Raises:
-        UserError: an option differs; the message names the task first, then other options.
+        UserError: an option differs.  The message names one such option, ``--task`` if it differs.
     """
     for option in sorted(before.keys() & now.keys(), key=lambda name: (name != TASK, name)):
         if before[option] != now[option]:
@@ -144,13 +155,15 @@ def _refuse_changes(before: dict, now: dict, consequence: str) -> None:
 
 
 class StreamIterator(ResumableIterator):
-    """Iterator over batches in a fixed order, whose state includes the document states.
+    """Iterator over the batches of a document stream, which stores document states in checkpoints.
+
+    The batches are not shuffled, because each one continues the documents of the one before.
 
     Args:
         *args, **kwargs: arguments of :class:`ResumableIterator`.
-        lane_states: document states, with methods ``for_checkpoint()`` and ``restore(state)``, and
-            an attribute ``decided_by``, the values of the options that determine the size of the
-            states; None for validation.
+        lane_states: current document state of each lane; None for validation.  The object has
+            methods ``for_checkpoint()`` and ``restore(state)``, and an attribute ``decided_by``
+            with the options (option -> value) that determine the size of the states.
     """
 
     def __init__(self, *args, lane_states=None, **kwargs):
@@ -158,7 +171,7 @@ class StreamIterator(ResumableIterator):
         self._lane_states = lane_states
 
     def state_dict(self):
-        """Return the state of the iterator and, within an epoch, the current document states."""
+        """Return the state for a checkpoint; within an epoch, it includes the document states."""
         state = super().state_dict()
         if self._lane_states is not None and state["iterations_in_epoch"] > 0:
             state["carries"] = self._lane_states.for_checkpoint()
@@ -169,8 +182,8 @@ class StreamIterator(ResumableIterator):
         """Resume from a state that :meth:`state_dict` returned.
 
         Raises:
-            UserError: the options would change the batches of the interrupted epoch, or the size
-                of the document states.
+            UserError: the current options would change the batches of the interrupted epoch, or the
+                size of the document states.
         """
         super().load_state_dict(state_dict)
         if self._lane_states is not None:

@@ -1,4 +1,4 @@
-"""Training and validation data of whole documents, one batch row per sentence."""
+"""Training and validation data of whole documents, with one batch row for each sentence."""
 
 import logging
 import os
@@ -22,16 +22,16 @@ logger = logging.getLogger(__name__)
 
 
 class RowsView(DocumentView):
-    """Dataset of documents or parts of documents, each of whose sentences becomes a batch row.
+    """Dataset of documents or parts of documents, batched with one row for each sentence.
 
     Args:
         corpus: corpus of the split.
         spans: (items, 2) first sentence of each document or part and the sentence after its last,
-            or a function that draws these spans for an epoch from a random generator.
-        drafts: earlier translation of each line of the corpus; or None.
+            or a function that draws these spans for an epoch with a random generator.
+        drafts: dataset of earlier translations, one for each line of the corpus; or None.
         formats: formats of source and target; by default without language tags and ``<bod>``.
         seed: seed of the random choices in each epoch.
-        too_long: numbers of the lines that were left out because their sentences are too long.
+        too_long: lines of the sentences that were left out because they are too long.
     """
 
     def __init__(
@@ -60,11 +60,18 @@ class RowsView(DocumentView):
         return {"rows": rows}
 
     def filter_indices_by_size(self, indices, max_sizes):
-        """Return all indices, because the limits apply to sentences, not to whole documents."""
+        """Keep all documents, because the limits apply to sentences.
+
+        Returns:
+            All indices, and an empty list in place of the indices that were left out.
+        """
         return indices, []
 
     def collater(self, samples, pad_to_length=None) -> dict:
-        """Return a batch as described in :mod:`fairseq_docmt.data.batch`."""
+        """Return a batch with a row for each sentence of the documents in ``samples``.
+
+        Its keys are described in :mod:`fairseq_docmt.data.batch`.
+        """
         rows = [row for sample in samples for row in sample["rows"]]
         if not rows:
             return {}
@@ -87,6 +94,9 @@ class RowsView(DocumentView):
             rows: examples, one for each batch row.
             side: ``target`` or ``draft``.
             tokens: (rows, T) targets or drafts, padded.
+
+        Returns:
+            The groups, or None for a small batch.
         """
         lengths = ([len(row[name]) for row in rows] for name in ("source", side))
         there = tokens.ne(self.tgt_dict.pad())
@@ -96,20 +106,26 @@ class RowsView(DocumentView):
 def open_drafts(
     folder: Optional[str], split: str, language: str, corpus: DocumentCorpus, symbols: Symbols
 ):
-    """Open earlier translations of a split, binarised line by line, blank lines included.
+    """Open the drafts of a split: earlier translations that a model reads as further input.
 
-    They are written by ``fairseq-preprocess --only-source -s LANGUAGE --srcdict``.
+    The file has a line for each line of the split, blank lines included.  It is written by
+    ``fairseq-preprocess --only-source -s LANGUAGE --srcdict``.  A warning is logged if the lengths
+    of the drafts and of the source sentences are not related.
 
     Args:
-        folder: directory of the translations; if it is None, None is returned.
+        folder: directory of the drafts, or None.
         split: name of the split, such as ``train``.
         language: target language.
         corpus: the split.
-        symbols: symbols of the target dictionary.
+        symbols: special symbols of the target dictionary.
+
+    Returns:
+        Dataset of the drafts; None if ``folder`` is None.
 
     Raises:
-        UserError: the file is missing, its lines do not match the split, or a line has a symbol
-            as a word.
+        UserError: the file is missing, its lines do not match those of the split, or it was not
+            binarised with the target dictionary.  A draft that contains a special symbol, such as
+            ``<sep>``, as one of its words is refused, too.
     """
     if folder is None:
         return None

@@ -1,9 +1,9 @@
 """The format of the sequences that models read: symbols, language tags and sentences.
 
-A sequence of the sentences s1, s2 is ``before <bod> s1 <sep> s2 </s> after``.  ``before`` and
-``after`` are language tags; with ``--mark-document-start``, ``<bod>`` stands before the first
-sentence of a document.  All parts of the package that put sequences together or take them apart do
-so with a :class:`SequenceFormat`.
+The sentences s1 and s2 form the sequence ``before <bod> s1 <sep> s2 </s> after``.  ``before`` and
+``after`` are language tags, if there are any.  With ``--mark-document-start``, ``<bod>`` stands
+before the first sentence of a document.  All parts of the package that put sequences together or
+take them apart do so with a :class:`SequenceFormat`.
 """
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
@@ -24,10 +24,10 @@ MULTILINGUAL_TASK = "translation_multi_simple_epoch"
 
 
 def add_document_symbols(dictionary: Dictionary) -> Dictionary:
-    """Append ``<sep>`` and ``<bod>``, in this order, unless they are there already.
+    """Append ``<sep>`` and ``<bod>`` to a dictionary, unless it has them, and return it.
 
-    They are added to every dictionary, whatever the options, so that sentence-level and
-    document-level models share a vocabulary and one can be finetuned from the other.
+    Every dictionary gets both symbols, whatever the options.  In this way sentence-level and
+    document-level models share a vocabulary, and one can be finetuned from the other.
     """
     for symbol in DOCUMENT_SYMBOLS:
         dictionary.add_symbol(symbol)
@@ -35,8 +35,9 @@ def add_document_symbols(dictionary: Dictionary) -> Dictionary:
 
 
 def insert_symbols(dictionary: Dictionary, symbols) -> None:
-    """Add symbols to a dictionary after its words, before ``<sep>`` and ``<bod>``.
+    """Add symbols, such as language tags, to a dictionary after its words.
 
+    If the dictionary ends in ``<sep>`` and ``<bod>``, the new symbols are inserted before these.
     Symbols that the dictionary already has keep their indices.
     """
     new = [symbol for symbol in symbols if symbol not in dictionary]
@@ -52,12 +53,12 @@ def insert_symbols(dictionary: Dictionary, symbols) -> None:
 
 
 def separator_index(dictionary: Dictionary) -> int:
-    """Return the index of ``<sep>``, or -1 (no token) for a sentence-level dictionary."""
+    """Return the index of ``<sep>``; -1, which no token has, if the dictionary lacks it."""
     return _index(dictionary, SENTENCE_SEPARATOR)
 
 
 def begin_index(dictionary: Dictionary) -> int:
-    """Return the index of ``<bod>``, or -1 (no token) for a sentence-level dictionary."""
+    """Return the index of ``<bod>``; -1, which no token has, if the dictionary lacks it."""
     return _index(dictionary, BEGIN_OF_DOCUMENT)
 
 
@@ -67,7 +68,7 @@ def _index(dictionary: Dictionary, symbol: str) -> int:
 
 
 class LanguageTags(NamedTuple):
-    """Language tags (token indices) in the sequences of a language pair; by default none.
+    """Language tags in the sequences of a language pair, as token indices; by default none.
 
     Attributes:
         source_start: tokens before the source.
@@ -117,14 +118,14 @@ class SequenceFormat(NamedTuple):
 
     @property
     def symbols(self) -> Tuple[int, ...]:
-        """Indices of all tokens that are not words: special and document symbols, language tags."""
+        """Indices of all tokens that are not words: special symbols and language tags."""
         special = range(self.dictionary.nspecial)
         document = map(self.dictionary.index, DOCUMENT_SYMBOLS)
         return (*special, *document, *self.before, *self.after, self.first_token)
 
     @property
     def most_added(self) -> int:
-        """Maximum number of tokens that a sequence has in addition to its sentences."""
+        """Maximum number of tokens in a sequence that do not belong to its sentences."""
         return len(self.start(at_start=True)) + len(self.after)
 
     def start(self, at_start: bool) -> Tuple[int, ...]:
@@ -152,11 +153,11 @@ class SequenceFormat(NamedTuple):
         """Split a sequence of this format into its sentences.
 
         Args:
-            sequence: 1-D tensor without padding; a lone ``</s>``, in place of a missing sentence,
-                need not have language tags.
+            sequence: 1-D tensor without padding.  It may be a lone ``</s>``, which stands for a
+                missing sentence, even if sequences of this format have language tags.
 
         Returns:
-            The sentences, each with ``</s>``, and whether the sequence begins with ``<bod>``.
+            The sentences, each with ``</s>``, and whether ``<bod>`` stands before the first one.
         """
         first = len(self.before)
         marked = self.marks_start and sequence[first : first + 1].tolist() == [
@@ -167,14 +168,15 @@ class SequenceFormat(NamedTuple):
         return [torch.cat([sequence[a : b - 1], end]) for a, b in places], marked
 
     def find(self, sequence: Tensor, at_start: bool) -> List[Tuple[int, int]]:
-        """Find the positions of the sentences in a sequence, each with its end symbol.
+        """Find the positions of the sentences in a sequence by its ``<sep>`` symbols.
 
         Args:
             sequence: 1-D tensor without padding.
             at_start: whether the sequence begins with the first sentence of a document.
 
         Returns:
-            First position of each sentence, and the position after its last.
+            For each sentence its first position and the position after its end symbol, ``<sep>`` or
+            ``</s>``.
         """
         start, end = len(self.start(at_start)), len(sequence) - len(self.after)
         if end <= start:
@@ -184,14 +186,14 @@ class SequenceFormat(NamedTuple):
         return list(zip([start, *ends], ends))
 
     def places(self, sizes: Sequence[int], at_start: bool) -> List[Tuple[int, int]]:
-        """Compute the positions of sentences in their sequence from their numbers of tokens.
+        """Compute the positions of the sentences in a sequence from their lengths.
 
         Args:
             sizes: number of tokens of each sentence, with its end symbol.
             at_start: whether the sequence begins with the first sentence of a document.
 
         Returns:
-            See :meth:`find`.
+            For each sentence its first position and the position after its end symbol.
         """
         found, place = [], len(self.start(at_start))
         for size in sizes:
@@ -202,17 +204,22 @@ class SequenceFormat(NamedTuple):
     # ---- input of the decoder ------------------------------------------------------------------
 
     def decoder_input(self, sequences: Sequence[Tensor]) -> Tensor:
-        """Return the (rows, T) input of the decoder for target sequences, right-padded."""
+        """Return the (rows, T) decoder input from which target sequences are to be predicted.
+
+        Each sequence is shifted by one position, begins with ``first_token`` and is right-padded.
+        """
         return data_utils.collate_tokens(
             sequences, self.dictionary.pad(), self.first_token, move_eos_to_beginning=True
         )
 
     def continued(self, sentence: Tensor) -> Tensor:
-        """Return a sentence, given without ``</s>``, with ``<sep>`` appended."""
+        """Append ``<sep>`` to a sentence without ``</s>``, so that another sentence can follow."""
         return torch.cat([sentence, sentence.new_tensor([self.separator])])
 
     def prefix(self, sentences: Sequence[Tensor], at_start: bool) -> Tensor:
-        """Return the decoder's input before the next sentence: start tokens and earlier sentences.
+        """Return the decoder's input up to the next sentence to translate.
+
+        It consists of the tokens before the first sentence and of the earlier sentences.
 
         Args:
             sentences: earlier sentences of the sequence, without ``</s>``; each gets a ``<sep>``.
@@ -222,7 +229,7 @@ class SequenceFormat(NamedTuple):
         return torch.cat([start, *map(self.continued, sentences)])
 
     def prefix_size(self, sentences: Sequence[Tensor], at_start: bool) -> int:
-        """Return the number of tokens that :meth:`prefix` would return."""
+        """Return the number of tokens that :meth:`prefix` returns for the same arguments."""
         return 1 + len(self.start(at_start)) + sum(len(sentence) + 1 for sentence in sentences)
 
 
@@ -240,7 +247,13 @@ class Formats(NamedTuple):
         tags: LanguageTags = NO_TAGS,
         mark_document_start: bool = False,
     ) -> "Formats":
-        """Create the formats of source and target, with ``<bod>`` if ``mark_document_start``."""
+        """Create the formats of both sides.
+
+        Args:
+            src_dict, tgt_dict: dictionaries of both sides.
+            tags: language tags of both sides.
+            mark_document_start: whether ``<bod>`` stands before the first sentence of a document.
+        """
         start, end, target_start, first = tags
         return cls(
             SequenceFormat(src_dict, start, end, marks_start=mark_document_start),
@@ -267,5 +280,5 @@ def join_sentences(sentences: Sequence[Tensor], separator: int) -> Tensor:
 
 
 def pad_rows(rows, dictionary, left_pad: bool = False) -> Tensor:
-    """Stack 1-D tensors of token indices into one (rows, longest) tensor, with padding."""
+    """Pad 1-D tensors of token indices to the same length, and stack them as (rows, longest)."""
     return data_utils.collate_tokens(rows, dictionary.pad(), left_pad=left_pad)

@@ -1,7 +1,7 @@
-"""Training and validation data that reads documents sentence by sentence.
+"""Training and validation data in which documents are read sentence by sentence.
 
-Documents are read side by side in lanes; each lane reads one document after another.  The rows of a
-batch are grouped by length, so that models spend little on padding.
+Several documents are read side by side, each in a lane; when a document ends, the lane goes on with
+another one.  The rows of a batch are grouped by length, so that models spend little on padding.
 """
 
 import heapq
@@ -29,11 +29,14 @@ FILLER = -1
 
 
 class Place(NamedTuple):
-    """Sentence in one row of a batch, and the place of this row in the epoch.
+    """What a batch row contains: a sentence, and where the row belongs in the epoch.
+
+    A batch of a :class:`StreamView` is first a list of places, with which the dataset is indexed to
+    get the examples.
 
     Attributes:
         sentence: number of the sentence; FILLER for padding after the end of a lane.
-        starts: whether the row begins a document and so gets no document state.
+        starts: whether the row gets no document state, because it begins a document or is padding.
         step: number of the batch in its epoch.
         lanes: number of lanes of the batch; row r belongs to lane ``r % lanes``.
     """
@@ -45,16 +48,16 @@ class Place(NamedTuple):
 
 
 def fill_lanes(index: DocumentIndex, lanes: int, seed: Optional[int] = None) -> List[np.ndarray]:
-    """Distribute documents over lanes of about equal length, which are read side by side.
+    """Distribute documents over lanes, so that all lanes have about the same number of sentences.
 
-    The longest remaining document always goes to the shortest lane, so that few rows have to be
-    filled up at the end.  Then the documents of each lane are shuffled.
+    The longest remaining document always goes to the shortest lane, so that few rows are padding at
+    the end.  Then the documents of each lane are shuffled.
 
     Args:
-        index: sentences and documents of the corpus.
-        lanes: number of lanes.
-        seed: seed of the shuffling and of the choice among documents of equal length; None keeps
-            the order of the corpus.
+        index: index of the sentences and documents.
+        lanes: number of lanes, which are read side by side.
+        seed: seed of the shuffling and of the choice among documents of equal length; None to read
+            the documents of each lane in the order of the corpus.
 
     Returns:
         For each lane the numbers of its documents, in reading order.
@@ -80,13 +83,13 @@ def fill_lanes(index: DocumentIndex, lanes: int, seed: Optional[int] = None) -> 
 
 
 def chunk_sizes(steps: int, chunk: int, seed: Optional[int] = None) -> List[int]:
-    """Return the number of sentences per lane in each batch; the sum is ``steps``.
+    """Return how many sentences of each lane the batches of an epoch have; the sum is ``steps``.
 
     Args:
-        steps: number of sentences of the longest lane (documents read one after another).
-        chunk: number of sentences per lane in a batch; the last batch may have fewer.
-        seed: seed to draw each size from 1 to ``chunk`` (Feng et al. 2022, section 5.3); None for
-            a constant size.
+        steps: number of sentences of the longest lane.
+        chunk: number of sentences of each lane in a batch; the last batch may have fewer.
+        seed: seed with which each number is drawn from 1 to ``chunk`` (Feng et al. 2022, section
+            5.3); None to always use ``chunk``.
     """
     if seed is None:
         sizes = [chunk] * -(-steps // chunk)
@@ -104,18 +107,18 @@ def chunk_sizes(steps: int, chunk: int, seed: Optional[int] = None) -> List[int]
 def stream_batches(
     index: DocumentIndex, documents: List[np.ndarray], sizes: List[int], shards: int
 ) -> List[List[Place]]:
-    """Return batches that read the documents of each lane in order.
+    """Build the batches of an epoch, in which each lane reads its documents in order.
 
     Args:
         index: index of sentences and documents.
-        documents: documents of each lane (:func:`fill_lanes`); the number of lanes is a multiple
-            of ``shards``.
-        sizes: number of sentences per lane of each batch (:func:`chunk_sizes`).
+        documents: documents of each lane (:func:`fill_lanes`).  The number of lanes is a multiple
+            of ``shards``, so that the lanes can be divided among the processes.
+        sizes: number of sentences of each lane in the successive batches (:func:`chunk_sizes`).
         shards: number of processes; fairseq gives batch i to process ``i % shards``.
 
     Returns:
-        Rows of each batch: the next sentence of every lane of a process, then the sentences after
-        these, and so on.
+        The rows of each batch.  First comes the next sentence of each lane of a process, then the
+        sentence after it, again for each lane, and so on.  Lanes that have ended are padded.
     """
     sentences = [
         np.concatenate([np.arange(index.starts[d], index.starts[d + 1]) for d in lane])
@@ -160,14 +163,18 @@ def group_rows(
 ) -> Optional[dict]:
     """Group the rows of a batch by the lengths of their sources and of their targets.
 
+    A model can compute each group separately and so save padding.
+
     Args:
-        src_lengths, tgt_lengths: number of tokens of each row.
-        lanes: number of rows that are computed together; row r + lanes comes after row r.
+        src_lengths, tgt_lengths: number of source and of target tokens of each row.
+        lanes: number of lanes; row r + lanes is the next sentence in the lane of row r.  If rows do
+            not continue one another, this is the number of rows.
         left_pad_source: whether sources are padded on the left.
         loss: (rows, T) True at target positions with loss.
 
     Returns:
-        :class:`~fairseq_docmt.data.batch.RowGroupings`, or None for fewer than 16 rows.
+        :class:`~fairseq_docmt.data.batch.RowGroupings`; None for fewer than 16 rows, where grouping
+        does not pay off.
     """
     if len(src_lengths) < LEAST_ROWS:
         return None
@@ -184,8 +191,15 @@ def group_rows(
 def groups_with_least_padding(lengths: np.ndarray, most: int = MOST_GROUPS) -> List[np.ndarray]:
     """Divide rows into at most ``most`` groups with the least total padding.
 
-    Rows are sorted by length and each group is a range of them; the best ranges are found by
-    dynamic programming over the number of groups.
+    The rows are sorted by length, and each group is a range of the sorted rows.  The best ranges
+    are found by dynamic programming over the number of groups.
+
+    Args:
+        lengths: (rows,) number of tokens of each row.
+        most: maximum number of groups.
+
+    Returns:
+        Row numbers of each group.
     """
     order = np.argsort(lengths, kind="stable")
     count, longest = len(lengths), lengths[order]
@@ -217,7 +231,7 @@ def _grouping(groups: List[np.ndarray], lengths: np.ndarray, lanes: int, left_pa
 
 
 class StreamView(DocumentView):
-    """Dataset of single sentences, whose batches read documents sentence by sentence, side by side.
+    """Dataset of single sentences, batched so that documents are read side by side in lanes.
 
     Args:
         corpus: corpus of the split.
@@ -242,7 +256,7 @@ class StreamView(DocumentView):
         }
 
     def __getitem__(self, place) -> dict:
-        """Return the example at a :class:`Place`, or a single sentence by its number."""
+        """Return the example for a :class:`Place` or, given a number, for that sentence."""
         if not isinstance(place, Place):
             return super().__getitem__(place)
         filler = place.sentence == FILLER
@@ -250,13 +264,14 @@ class StreamView(DocumentView):
         return {**example, "place": place}
 
     def line_ids_of(self, place: Place) -> list:
-        """Return a list with the line id of the sentence in a batch row; empty if it is padding."""
+        """Return the line id of the sentence at a place, as a list; empty if the row is padding."""
         return [] if place.sentence == FILLER else [int(self.ids[place.sentence])]
 
     def collater(self, samples, pad_to_length=None) -> dict:
-        """Return a batch as in :mod:`fairseq_docmt.data.batch`, with rows in the order of samples.
+        """Return a batch whose rows are in the order of ``samples``.
 
-        Samples without a :class:`Place` are collated as by :class:`DocumentView`.
+        Its keys are described in :mod:`fairseq_docmt.data.batch`.  Samples that were fetched by
+        number, without a :class:`Place`, are collated as by :class:`DocumentView`.
         """
         if not samples or "place" not in samples[0]:
             return super().collater(samples, pad_to_length)
@@ -279,13 +294,13 @@ class StreamView(DocumentView):
         """Return the batches of an epoch; batch i belongs to process ``i % shards``.
 
         Args:
-            lanes: number of documents read side by side in each process; fewer if the corpus has
-                fewer documents.
+            lanes: number of documents that each process reads side by side; reduced if the corpus
+                has fewer documents.
             chunk: number of consecutive sentences of each lane in a batch.
             shards: number of processes.
-            seed: seed of the epoch; None reads documents in the order of the corpus.
-            sample_chunk_sentences: whether to draw the number of sentences per lane for each batch,
-                from 1 to ``chunk``.
+            seed: seed of the epoch; None to read the documents in the order of the corpus.
+            sample_chunk_sentences: whether the number of sentences of each lane is drawn for each
+                batch, from 1 to ``chunk``.  Without a seed this has no effect.
         """
         lanes = min(lanes, -(-self.index.num_documents // shards))
         documents = fill_lanes(self.index, lanes * shards, seed)

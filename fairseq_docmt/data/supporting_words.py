@@ -5,9 +5,10 @@ Yin et al. (2021) let translators mark them.  A file has a JSON object per line:
     {"line": 7, "source": [2], "target": [3, 4],
      "supporting_source": {"6": [5]}, "supporting_target": {"6": [4, 5], "7": [0]}}
 
-``source`` and ``target`` are the ambiguous words of a sentence and of its translation; the other
-fields are the words that support them, by line.  Lines, and the tokens of a line, are counted from
-0, as in the binarised corpus; blank lines count.  The fields of either side may be left out.
+``source`` and ``target`` are the ambiguous words of a sentence and of its translation.  The other
+two fields are the supporting words, as a list of tokens for each line.  Lines, and the tokens of a
+line, are counted from 0, as in the binarised corpus; blank lines count.  The fields of either side
+may be left out.
 """
 
 import json
@@ -37,23 +38,30 @@ ATTENTION = {
 
 
 class Ambiguity(NamedTuple):
-    """Ambiguous words of a line, and the words that support them, each for source and target."""
+    """Ambiguous words of a line, and the words that show how to translate them.
+
+    Attributes:
+        words: ``source`` or ``target`` -> token numbers of the ambiguous words in the line.
+        supporting: ``source`` or ``target`` -> (line, token number) of their supporting words.
+    """
 
     words: Dict[str, List[int]]
     supporting: Dict[str, List[Word]]
 
 
 def path_of(corpus: DocumentCorpus, part: int = 0) -> str:
-    """Return the path of the supporting-words file of ``train`` (0), ``train1`` (1) and so on.
+    """Return the path of a file of supporting words, such as ``train.zh-en.supporting.jsonl``.
 
-    An example is ``train.zh-en.supporting.jsonl``.
+    Args:
+        corpus: corpus of the split.
+        part: part of the split: 0 for ``train``, 1 for ``train1``, and so on.
     """
     split, pair = corpus.name.rsplit(".", 1)
     return f"{split}{part or ''}.{pair}.supporting.jsonl"
 
 
 class SupportingWords:
-    """Supporting words of a corpus.
+    """Supporting words of a corpus: the words that show how to translate its ambiguous words.
 
     Args:
         of_line: line of the corpus -> its ambiguous words with their supporting words.
@@ -64,7 +72,9 @@ class SupportingWords:
 
     @classmethod
     def read(cls, corpus: DocumentCorpus) -> "SupportingWords":
-        """Read the supporting words of a corpus; parts such as ``train1`` may have no file.
+        """Read the supporting words of a corpus from the files of its parts.
+
+        A part, such as ``train1``, may have no file; its sentences then have no supporting words.
 
         Raises:
             UserError: a file does not fit the corpus.
@@ -84,17 +94,18 @@ class SupportingWords:
         target: Dict[int, range],
         lines: Iterable[int],
     ) -> Dict[str, Tensor]:
-        """Return which positions of an example should attend to which, for each attention.
+        """Return which positions of an example should attend to which other positions.
 
         Args:
             source, target: line -> positions of its tokens in the example.
             lines: lines whose ambiguous words are wanted.
 
         Returns:
-            Attention (``encoder``, ``cross`` or ``decoder``) -> (n, 2) pairs of a query position,
-            of an ambiguous word, and a key position, of a supporting word.  In the decoder, the
-            query is the position that predicts the ambiguous word.  Supporting words are left out
-            if they are outside the example or, in the decoder, not yet read.
+            Name of the attention (``encoder``, ``cross`` or ``decoder``) -> (n, 2) pairs of a query
+            position, that of an ambiguous word, and a key position, that of a supporting word.  If
+            the query is in the decoder, its position is the one that predicts the ambiguous word.
+            Supporting words outside the example are left out, and for ``decoder`` also those that
+            the decoder has not yet read at the query position.
         """
         positions = {"source": source, "target": target}
         found: Dict[str, Set[Tuple[int, int]]] = {attention: set() for attention in ATTENTION}
@@ -111,13 +122,13 @@ class SupportingWords:
 def _links(
     attention: str, line: int, ambiguity: Ambiguity, positions: Dict[str, Dict[int, range]]
 ) -> Iterator[Tuple[int, int]]:
-    """Yield the positions of an ambiguous word (query) and a supporting word (key) for each pair.
+    """Yield query and key position for each pair of an ambiguous word and a supporting word.
 
     Args:
         attention: ``encoder``, ``cross`` or ``decoder``.
         line: line of the ambiguous words.
         ambiguity: ambiguous words and their supporting words.
-        positions: side -> line -> positions of its tokens.
+        positions: ``source`` or ``target`` -> line -> positions of its tokens.
     """
     of_query, of_key = ATTENTION[attention]
     in_decoder = attention == "decoder"
@@ -139,7 +150,7 @@ def collate(rows: Sequence[Dict[str, Tensor]], shifts: Sequence[int]) -> Dict[st
         shifts: number of padding tokens before the source of each row.
 
     Returns:
-        Name of the attention -> (n, 3) batch row, query position and key position of n word pairs.
+        Name of the attention -> (n, 3) batch row, query position and key position of each pair.
     """
     found: Dict[str, List[Tensor]] = {attention: [] for attention in ATTENTION}
     for number, (row, shift) in enumerate(zip(rows, shifts)):
@@ -150,7 +161,7 @@ def collate(rows: Sequence[Dict[str, Tensor]], shifts: Sequence[int]) -> Dict[st
 
 
 class _Check:
-    """Check of the words named in a supporting-words file against a corpus."""
+    """Checker that the words which a file of supporting words refers to exist in the corpus."""
 
     def __init__(self, corpus: DocumentCorpus):
         pairs, index = corpus.pairs, corpus.index
@@ -159,12 +170,15 @@ class _Check:
         self.document[index.line_ids] = index.document
 
     def word(self, side: str, line: int, token: int, of_line: int) -> Word:
-        """Return the word (line, token) if it exists in the document of ``of_line``.
+        """Check that a word exists, in the same document as the ambiguous words of the record.
 
         Args:
             side: ``source`` or ``target``.
             line, token: line of the corpus, and number of a token in it.
             of_line: line of the ambiguous words.
+
+        Returns:
+            The word, as ``(line, token)``.
 
         Raises:
             ValueError: the corpus does not have the word, or it is in another document.
@@ -184,15 +198,18 @@ class _Check:
 
 
 def _read_file(path: str, first: int, check: _Check) -> Iterator[Tuple[int, Ambiguity]]:
-    """Yield the number of the corpus line and its ambiguous words for each record of a file.
+    """Read the records of a file of supporting words.
 
     Args:
         path: file for one part of the corpus, such as ``train1``.
-        first: number of the corpus line at which this part begins.
-        check: check of the words against the corpus.
+        first: line of the corpus at which this part begins.
+        check: checker of the words in the records.
+
+    Yields:
+        For each record, its line in the corpus and the ambiguous words with their supporting words.
 
     Raises:
-        UserError: a line of the file, named in the message, is invalid.
+        UserError: a record is invalid; the message names its line in the file.
     """
     with open(path, "rb") as file:
         for number, text in enumerate(file, start=1):
@@ -206,11 +223,14 @@ def _read_file(path: str, first: int, check: _Check) -> Iterator[Tuple[int, Ambi
 
 
 def _parse(record: dict, first: int, check: _Check) -> Tuple[int, Ambiguity]:
-    """Convert a JSON record into a line number of the corpus and its ambiguous words.
+    """Convert a record of a file of supporting words.
 
     Args:
-        record: content of one line of the file.
+        record: content of one line of the file, parsed as JSON.
         first, check: see :func:`_read_file`.
+
+    Returns:
+        Line of the record in the corpus, and its ambiguous words with their supporting words.
 
     Raises:
         ValueError: the record is invalid, or its words are not in the corpus.

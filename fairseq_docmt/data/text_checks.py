@@ -1,8 +1,9 @@
 """Checks of the text that enters a model, and of the files of a binarised split.
 
-``</s>`` in a text (HTML, a placeholder, a mark of another toolkit) would end the sentence that the
-model reads.  Text that still contains this or another special symbol as a word after tokenization
-and BPE is refused wherever it comes in.  ``<unk>`` is allowed: it is read as an unknown word.
+If a text contains ``</s>``, for example as HTML or as a mark of another toolkit, the sentence that
+the model reads would end there.  Text that after tokenization and BPE still contains this or
+another special symbol as a word is therefore refused, wherever it comes from.  ``<unk>`` is
+allowed: it is read as an unknown word.
 """
 
 import itertools
@@ -22,11 +23,13 @@ BLOCK = 1 << 22
 
 
 def check_unicode(text: str, place: str) -> None:
-    """Refuse text that is not valid Unicode: lone surrogates or bytes of another encoding.
+    """Refuse text that is not valid Unicode.
+
+    Such text contains lone surrogates, by which Python represents bytes that are not UTF-8.
 
     Args:
         text: text to check.
-        place: where the text stands, for the message.
+        place: where the text comes from; the message begins with this.
 
     Raises:
         UserError: the text is not valid Unicode.
@@ -40,7 +43,8 @@ class Symbols(NamedTuple):
 
     Attributes:
         dictionary: dictionary with these symbols.
-        added: index of the first symbol that was added after the words.
+        added: index of the first of the symbols that were appended to the words; the size of the
+            dictionary if none were.
     """
 
     dictionary: Dictionary
@@ -52,8 +56,8 @@ class Symbols(NamedTuple):
 
         Args:
             dictionary: dictionary of words and symbols.
-            added: symbols that count as special at the end of the dictionary; elsewhere in it they
-                count as words.
+            added: symbols, such as ``<sep>``, that may have been appended to the dictionary.  They
+                are special only at its end; elsewhere in it they are words of the text.
         """
         known, first = set(added), len(dictionary)
         while first > 0 and dictionary.symbols[first - 1] in known:
@@ -69,7 +73,10 @@ class Symbols(NamedTuple):
         return cls.of(dictionary, getattr(task, "added_symbols", ()))
 
     def among(self, tokens: np.ndarray) -> np.ndarray:
-        """Return a mask, True for tokens that are special symbols or not in the dictionary."""
+        """Return a bool array, True for tokens that are special symbols or not in the dictionary.
+
+        ``<unk>`` does not count as a special symbol.
+        """
         found = tokens >= self.added
         for symbol in (self.dictionary.bos(), self.dictionary.pad(), self.dictionary.eos()):
             found |= tokens == symbol
@@ -80,7 +87,7 @@ class Symbols(NamedTuple):
 
         Args:
             tokens: token ids of the sentence, without the end symbol.
-            place: file and line of the sentence, for the message.
+            place: file and line of the sentence; the message begins with this.
 
         Raises:
             UserError: the sentence contains such a symbol.
@@ -95,8 +102,8 @@ def tokens_of(text: str, encode: Callable[[str], str], symbols: Symbols) -> Tens
 
     Args:
         text: the sentence.
-        encode: function from a sentence to words of the dictionary, separated by spaces.
-        symbols: symbols of the dictionary.
+        encode: function that splits a sentence into words of the dictionary, joined by spaces.
+        symbols: the dictionary and its special symbols.
 
     Raises:
         UserError: the sentence is not valid Unicode, or contains a special symbol as a word.
@@ -117,11 +124,11 @@ def check_binarised(name: str, dataset, symbols: Symbols) -> None:
     Args:
         name: name of the file, for messages.
         dataset: lines of the file.
-        symbols: symbols of the dictionary.
+        symbols: the dictionary and its special symbols.
 
     Raises:
-        UserError: a line contains a symbol as a word, has no end symbol, or was binarised with
-            another dictionary.
+        UserError: a line contains a special symbol as a word, has no end symbol, or contains a word
+            that is not in the dictionary.
     """
     ends = np.cumsum(np.asarray(dataset.sizes), dtype=np.int64)
     first = 0
@@ -144,7 +151,7 @@ def _tokens(dataset, first: int, last: int, start: int, end: int) -> np.ndarray:
 
     Args:
         dataset: lines of a binarised file.
-        first, last: lines from ``first`` up to but not including ``last``.
+        first, last: first of the lines, and the line after the last of them.
         start, end: the same range in tokens, counted from the beginning of the file.
     """
     index, buffer = getattr(dataset, "_index", None), getattr(dataset, "_bin_buffer", None)
@@ -184,13 +191,15 @@ AGAIN = "copy the data folder again, or binarise the split again"
 
 
 def check_split(folder: str, split: str, languages: Sequence[str], combined: bool = False) -> None:
-    """Check that the files of a split, if any, are complete; the target side may be missing.
+    """Check that the files of a split are complete, before fairseq opens them.
+
+    The target side may be missing.  A split without any files is accepted here.
 
     Args:
         folder: data folder.
         split: name of the split, such as ``train``.
         languages: source and target language.
-        combined: whether ``train1``, ``train2``, ... are checked too.
+        combined: whether further parts of the split (``train1``, ``train2``, ...) are checked too.
 
     Raises:
         UserError: the source side or one of the two files of a side is missing, ``train1`` lacks
@@ -221,7 +230,7 @@ def check_split(folder: str, split: str, languages: Sequence[str], combined: boo
 
 
 def check_side(path: str) -> None:
-    """Check that the two files of one side of a split are complete, if they exist.
+    """Check that the two files of one side of a split are complete; accept it if both are missing.
 
     Args:
         path: path of the files without ``.bin`` and ``.idx``.

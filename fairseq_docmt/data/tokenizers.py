@@ -11,7 +11,7 @@ from fairseq_docmt.text_form import TextForm, join_pieces
 
 
 class SentencePieces(SentencepieceBPE):
-    """fairseq's ``--bpe sentencepiece``, extended to decode byte pieces (``<0xE4>``).
+    """fairseq's ``--bpe sentencepiece``, which here also decodes byte pieces such as ``<0xE4>``.
 
     Raises:
         UserError: the model file is missing, or is not a SentencePiece model.
@@ -26,7 +26,7 @@ class SentencePieces(SentencepieceBPE):
             raise UserError(f"{path} is not a SentencePiece model") from None
 
     def decode(self, x: str) -> str:
-        """Join SentencePiece tokens into text."""
+        """Join SentencePiece tokens, separated by spaces, into text."""
         return join_pieces(x)
 
 
@@ -41,9 +41,9 @@ class JiebaTokenizerConfig(FairseqDataclass):
 
 @register_tokenizer("jieba", dataclass=JiebaTokenizerConfig)
 class JiebaTokenizer:
-    """Tokenizer of Chinese source text (jieba) and detokenizer of the target language (Moses).
+    """Tokenizer for translation from Chinese: jieba for the source, Moses for the target.
 
-    Words are segmented as in ``data_prep/prepare.py``.
+    The source is segmented into words as in ``data_prep/prepare.py``; the target is detokenized.
     """
 
     def __init__(self, cfg: JiebaTokenizerConfig):
@@ -55,5 +55,5 @@ class JiebaTokenizer:
         return self._cut(x)
 
     def decode(self, x: str) -> str:
-        """Detokenize target text."""
+        """Detokenize target text, given as words separated by spaces."""
         return self._detokenize(x)

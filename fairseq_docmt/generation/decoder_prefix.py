@@ -1,7 +1,8 @@
-"""Decoder prefixes: target context read into the incremental state before the search begins.
+"""Decoder prefixes: target context that a decoder reads before the search begins.
 
-With an incremental state the stock decoders read one token per call.  Here all tokens of a prefix
-enter the state in one parallel pass, also in batches with prefixes of different lengths.
+With an incremental state, fairseq's decoders read one token per call.  The functions here read all
+tokens of a prefix in one parallel pass if the decoder allows it, also in batches whose prefixes
+have different lengths.
 """
 
 import contextlib
@@ -20,11 +21,14 @@ IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
 class DecoderPrefix(NamedTuple):
     """State of one model's decoder after it has read a batch of target prefixes.
 
+    A prefix may be read in several calls of :func:`extend`.
+
     Attributes:
-        tokens: (bsz, P) prefixes of up to P tokens, beginning with ``</s>``; rows that got fewer
-            tokens than others in some call have padding in the middle.
+        tokens: (bsz, P) tokens of the prefixes, beginning with the first token of the decoder's
+            input, usually ``</s>``.  If a row gets fewer tokens than others in a call, padding
+            remains in the middle of the row.
         state: incremental state of the decoder for the bsz rows.
-        features: (bsz, 1, C) decoder output, C channels wide, at the last token of each row.
+        features: (bsz, 1, C) decoder output at the last token of each row.
         new_features: (bsz, n, C) decoder output at the n tokens read in the latest call.
         attention: (bsz, 1, S) attention to the S source tokens at the last token of each row;
             None if the decoder returns no attention.
@@ -40,8 +44,9 @@ class DecoderPrefix(NamedTuple):
 def prefills_in_parallel(decoder) -> bool:
     """Return whether a decoder can read prefixes of different lengths in one parallel pass.
 
-    True for decoders with a ``prefill`` method and for stock transformer decoders, whose attention
-    ignores padding at any position.  Other decoders read token by token, one row at a time.
+    This is the case for decoders with a ``prefill`` method and for fairseq's transformer decoders
+    with standard self-attention, which ignores padding at any position.  Other decoders have to
+    read prefixes token by token, one row at a time.
     """
     return prefill_of(decoder) is not None or _is_stock(decoder)
 
@@ -58,16 +63,17 @@ def _is_stock(decoder) -> bool:
 
 
 def extend(decoder, encoder_out, new_tokens: Tensor, before: Optional[DecoderPrefix]):
-    """Let a decoder read more target tokens after a prefix.
+    """Let a decoder read more target tokens, and return the extended prefix.
 
     Args:
-        decoder: incremental decoder.
-        encoder_out: encoder output of the bsz rows.
-        new_tokens: (bsz, n) right-padded, at least one token in each row.
-        before: prefix so far; None at the beginning, where new_tokens begins with ``</s>``.
+        decoder: fairseq decoder that supports incremental decoding.
+        encoder_out: encoder output of the bsz rows; None for a language model.
+        new_tokens: (bsz, n) tokens to read, right-padded, at least one in each row.
+        before: prefix that the decoder has read so far.  None if it has read nothing; new_tokens
+            then begin with the first token of the decoder's input, usually ``</s>``.
 
     Returns:
-        The extended DecoderPrefix; ``before`` is not changed.
+        The extended prefix.  ``before`` is not changed.
 
     Raises:
         ValueError: there are several rows, but the decoder cannot read them in parallel (see
@@ -111,9 +117,9 @@ def _read_step_by_step(decoder, encoder_out, tokens, new_tokens, state):
 
 
 def _attention(extra) -> Optional[Tensor]:
-    """Return the attention weights among a decoder's extra outputs, or None.
+    """Return the attention weights from a decoder's extra outputs, or None if they contain none.
 
-    Their shape is (bsz, target tokens, source tokens).
+    The weights have the shape (bsz, target tokens, source tokens).
     """
     attention = extra.get("attn") if isinstance(extra, dict) else extra
     if isinstance(attention, (list, tuple)):
@@ -122,9 +128,18 @@ def _attention(extra) -> Optional[Tensor]:
 
 
 def _prefill_hooks(decoder, tokens: Tensor, new: int, state: IncrementalState) -> list:
-    """Register and return hooks for one pass over the last ``new`` tokens that extends ``state``.
+    """Register hooks that let a fairseq decoder read several tokens in one pass.
 
-    The state is then as if the tokens had been decoded one by one.
+    After the pass, ``state`` is the same as if the tokens had been decoded one by one.
+
+    Args:
+        decoder: fairseq's transformer decoder.
+        tokens: (bsz, P) all tokens of the prefixes, including the new ones.
+        new: number of tokens to read, the last of ``tokens``.
+        state: incremental state after the earlier tokens; the pass extends it in place.
+
+    Returns:
+        The hooks, which must be removed after the pass.
     """
     past = tokens.size(1) - new
 
@@ -154,10 +169,11 @@ def _prefill_hooks(decoder, tokens: Tensor, new: int, state: IncrementalState) -
 
 @contextlib.contextmanager
 def positions_by_row(decoders) -> Iterator[None]:
-    """Make stock decoders count the positions of tokens within each row, skipping padding.
+    """Make fairseq's decoders skip padding when they count the positions of tokens.
 
-    This applies inside the ``with`` block.  When prefixes have different lengths, a token's column
-    number is not its position.
+    This applies inside the ``with`` block.  In incremental decoding, fairseq takes the column
+    number of a token as its position.  This is wrong if there is padding between the tokens of a
+    row, as in batches of prefixes with different lengths.
     """
 
     def from_tokens(module, args, kwargs):
@@ -174,7 +190,11 @@ def positions_by_row(decoders) -> Iterator[None]:
 
 
 def select_state(decoder, state: IncrementalState, order: Tensor) -> IncrementalState:
-    """Return a copy of an incremental state with rows selected or repeated by ``order``."""
+    """Return a copy of an incremental state that contains the batch rows ``order``, in this order.
+
+    ``order`` (int64 row numbers) can repeat a row, for example to give its state to each of its
+    hypotheses.
+    """
     chosen = {key: dict(entry) for key, entry in state.items()}
     decoder.reorder_incremental_state_scripting(chosen, order)
     return chosen
@@ -198,12 +218,13 @@ def take_rows(decoder, prefix: DecoderPrefix, order: Tensor) -> DecoderPrefix:
 class GrowingDocuments:
     """Encoder and decoder states of one model, reused while documents grow sentence by sentence.
 
-    With windowed attention, encoder outputs far enough from the end of the source do not change
-    when sentences are appended.  They are kept, as is the decoder state after the target tokens
-    that attend only to these outputs.
+    With windowed attention, appending a sentence does not change encoder outputs that are far
+    enough from the end of the source.  These outputs are kept from one call to the next.  The
+    decoder state is also kept, up to the first target token that attends to any other output.
 
     Args:
-        model: model for which :func:`~fairseq_docmt.models.interface.can_grow` holds.
+        model: model whose states can be reused, see
+            :func:`~fairseq_docmt.models.interface.can_grow`.
     """
 
     def __init__(self, model):
@@ -215,12 +236,12 @@ class GrowingDocuments:
         self._settled: Optional[DecoderPrefix] = None
 
     def encode(self, src_tokens: Tensor, known: Optional[List[int]]) -> dict:
-        """Encode the source sentences so far, and return the encoder output.
+        """Encode the source of each document so far, and return the encoder output.
 
         Args:
-            src_tokens: (documents, tokens) padded on either side.
-            known: row that held the beginning of each document in the previous call; None if all
-                documents are new.
+            src_tokens: (documents, tokens) all source tokens so far, padded on either side.
+            known: for each document, its row number in the previous call; None if all documents are
+                new.
         """
         before = None
         if known is None:
@@ -235,10 +256,12 @@ class GrowingDocuments:
         return output
 
     def read(self, tokens: Tensor, encoder_out: dict) -> DecoderPrefix:
-        """Let the decoder read the target tokens so far, and return the resulting prefix.
+        """Let the decoder read the target of each document so far, and return the resulting prefix.
 
-        ``tokens`` (documents, tokens) is right-padded.  Each row begins with the tokens that the
-        document had in the previous call.
+        Args:
+            tokens: (documents, tokens) all target tokens so far, right-padded.  Each row begins
+                with the tokens that its document had in the previous call.
+            encoder_out: result of :meth:`encode` for the same documents.
         """
         settled = self._settled
         if settled is not None:
@@ -262,7 +285,7 @@ class GrowingDocuments:
         return self.decoder.padding_idx
 
     def _without(self, tokens: Tensor, count: Tensor) -> Tensor:
-        """Drop the first ``count`` (rows,) tokens of each row; the result is right-padded."""
+        """Return the tokens without the first ``count`` (rows,) of each row, right-padded."""
         left = int((tokens.ne(self._pad).sum(1) - count).max())
         columns = count.unsqueeze(1) + torch.arange(left, device=tokens.device)
         outside = columns >= tokens.size(1)

@@ -1,4 +1,4 @@
-"""Registry of the decodings: the values of ``--decoding`` for each task, and their searches."""
+"""Registry of the searches that each task offers as values of ``--decoding``."""
 
 from dataclasses import field
 from typing import Optional
@@ -37,7 +37,10 @@ Decoding = Optional[
 
 
 def decoding_option(task_name: str):
-    """Return the dataclass field that defines ``--decoding`` for a task, with its help text."""
+    """Return the dataclass field of the option ``--decoding`` for a task.
+
+    Its help text describes the decodings that the task offers.
+    """
     default, *others = SEARCHES[task_name]
     described = [f"{default.decoding} ({default.description}; default)"]
     described += [f"{search.decoding} ({search.description})" for search in others]
@@ -48,14 +51,14 @@ def decoding_option(task_name: str):
 
 
 def build_search(task, decoding: Optional[str] = None) -> DocumentSearch:
-    """Build the search with which a task decodes.
+    """Build the search with which a task translates documents.
 
     Args:
         task: document task.
-        decoding: value of ``--decoding``, None for the default of the task.
+        decoding: value of ``--decoding``; None for the task's default.
 
     Raises:
-        UserError: the task has no such decoding.
+        UserError: the task does not offer this decoding.
     """
     searches = {search.decoding: search for search in SEARCHES[task.task_name]}
     name = next(iter(searches)) if decoding is None else str(decoding)

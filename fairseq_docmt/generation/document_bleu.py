@@ -1,8 +1,8 @@
 """Scorer ``--scoring document_bleu`` of fairseq-generate: BLEU over documents and sentences.
 
-fairseq passes only texts to a scorer, in the order of its batches, and neither the task nor the
-scorer has access to the other.  The document tasks therefore announce the document and line of each
-text to all scorers.
+fairseq gives a scorer only texts, in the order of its batches, and scorer and task cannot access
+each other.  Before each batch, the document tasks therefore announce to all scorers which document
+and line the next texts come from.
 """
 
 import weakref
@@ -22,10 +22,11 @@ _open: "weakref.WeakSet[DocumentBleuScorer]" = weakref.WeakSet()
 
 
 def announce(sample: dict) -> None:
-    """Tell all scorers the documents and lines of the sentences that fairseq will score next.
+    """Tell all scorers from which documents and lines the next texts come.
 
     Args:
-        sample: batch with ``units``, see :mod:`fairseq_docmt.data.decoding_units`.
+        sample: batch that is decoded next.  Its entry ``units`` is described in
+            :mod:`fairseq_docmt.data.decoding_units`.
     """
     places = [(unit.document, line) for unit in sample["units"] for line in unit.line_ids]
     for scorer in _open:
@@ -44,10 +45,12 @@ class DocumentBleuConfig(FairseqDataclass):
 
 @register_scorer("document_bleu", dataclass=DocumentBleuConfig)
 class DocumentBleuScorer(BaseScorer):
-    """BLEU with n-grams matched over whole documents, and over sentences.
+    """Scorer that computes BLEU over whole documents (d-BLEU) and over sentences (s-BLEU).
+
+    For d-BLEU the sentences of a document are joined, so that n-grams can cross their boundaries.
 
     Attributes:
-        coming: document and line of each text that will be scored next.
+        coming: document number and line id of each text that will be scored next.
 
     Raises:
         UserError: sacreBLEU does not have the requested tokenizer, or a package that the tokenizer
@@ -72,8 +75,10 @@ class DocumentBleuScorer(BaseScorer):
     def add_string(self, ref, pred):
         """Add a reference and its hypothesis.
 
+        They belong to the next document and line that :func:`announce` has announced.
+
         Raises:
-            UserError: the task is not a document task.
+            UserError: nothing was announced, because the task is not a document task.
         """
         if not self.coming:
             raise UserError(
@@ -83,7 +88,7 @@ class DocumentBleuScorer(BaseScorer):
         super().add_string(ref, pred)
 
     def score(self) -> float:
-        """Return d-BLEU: BLEU with n-grams matched over whole documents."""
+        """Return document BLEU (d-BLEU), for which n-grams are matched over whole documents."""
         return self._over_documents()[0].score
 
     def result_string(self) -> str:

@@ -1,9 +1,10 @@
-"""Model ensembles for the sequence generator: shallow fusion, and decoding after a prefix.
+"""Model ensembles for fairseq's generator: shallow fusion, and decoding after a prefix.
 
-Shallow fusion adds a document language model: the translation model may see only a window or a
-document state, but the language model reads the previous target sentences themselves (Yu et al.
-2020 combine the two by reranking).  A prefix is target context that the decoders have read before
-the search.
+Shallow fusion adds a document language model to the search.  The translation model may see only a
+window or a document state, whereas the language model reads the previous target sentences
+themselves.  (Yu et al., 2020, combine two such models by reranking.)
+
+A prefix is target context that the decoders have read before the search.
 """
 
 import contextlib
@@ -22,21 +23,21 @@ from fairseq_docmt.models.interface import can_grow
 
 
 class ShallowFusion(nn.Module):
-    """Document language model as the ``lm_model`` of the stock generator.
+    """Document language model for shallow fusion, used as ``lm_model`` of fairseq's generator.
 
-    At each step the generator adds ``--lm-weight`` times the log-probabilities of the next word,
-    given the previous target sentences of the document and the current sentence so far.  A document
-    is the sequence ``</s> s1 </s> s2 </s> …``, as for the language model of ``rerank``.  If it
-    exceeds the positions of the model, the earliest sentences are left out.
+    At each step the generator adds ``--lm-weight`` times the language model's log-probabilities of
+    the next word, given the previous target sentences of the document and the current sentence so
+    far.  The language model reads a document as ``</s> s1 </s> s2 </s> …``, as in ``rerank``.  If
+    this exceeds its maximum positions, the earliest sentences are left out.
 
     Args:
         model: fairseq language model with a transformer decoder.
-        dictionary: target dictionary of the translation models; its words may be in another order
-            than in the dictionary of the language model.
+        dictionary: target dictionary of the translation models.  The language model must have the
+            same words, but may have them in another order.
         symbols: indices in ``dictionary`` of special symbols, which the language model may lack.
 
     Raises:
-        UserError: the model is not a transformer, or its dictionary lacks target words.
+        UserError: the decoder is not a transformer, or its dictionary lacks target words.
     """
 
     def __init__(self, model, dictionary, symbols: AbstractSet[int]):
@@ -74,18 +75,21 @@ class ShallowFusion(nn.Module):
         self._state: decoder_prefix.IncrementalState = {}
 
     def begin(self, before: Sequence[Sequence[Tensor]], marks: Sequence[int]) -> None:
-        """Prepare for the search of a batch.
+        """Prepare for the search of a batch of sentences.
 
         Args:
             before: previous target sentences of each row, without ``</s>``.
-            marks: number of tokens at the beginning of each output that the language model does not
-                score (language tag, ``<bod>``).
+            marks: number of marks (language tag, ``<bod>``) at the beginning of each row's output,
+                which the language model does not score.
         """
         self._before, self._marks = list(map(list, before)), list(marks)
         self._make_room(0)
 
     def _make_room(self, step: int) -> None:
-        """Drop each row's earliest context sentences to make room for ``step`` output tokens."""
+        """Drop the earliest context sentences of rows that would exceed the maximum positions.
+
+        Afterwards, ``step`` output tokens fit in after the context that is left.
+        """
         self._room = []
         for row, marks in enumerate(self._marks):
             room, kept = self.most_tokens, 0
@@ -98,17 +102,24 @@ class ShallowFusion(nn.Module):
             self._room.append(room + marks)
 
     def reorder(self, order: Tensor) -> None:
-        """Reorder the state of the language model to follow the beam's choice of hypotheses."""
+        """Reorder the language model's state to follow the hypotheses that the beam has kept."""
         self._rows, self._tokens = self._rows[order], self._tokens[order]
         self._state = decoder_prefix.select_state(self.decoder, self._state, order)
 
     # ---- called by the generator ---------------------------------------------------------------
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Return log-probabilities (hypotheses, 1, target words) of the word after ``tokens``.
+        """Return the log-probabilities of the next word after each hypothesis.
 
-        All are 0 where the next token is a mark before the sentence (language tag, ``<bod>``).
-        Elsewhere, symbols that the language model lacks get minus infinity.
+        The language model does not score marks before the sentence (language tag, ``<bod>``), so
+        all log-probabilities are 0 if the next token is a mark.  Otherwise, symbols that the
+        language model lacks get minus infinity.
+
+        Args:
+            tokens: (hypotheses, n) hypotheses so far, with the first token of the decoder's input.
+
+        Returns:
+            (hypotheses, 1, target words) log-probabilities.
         """
         step, marked = tokens.size(1) - 1, max(self._marks)
         if step > min(self._room):
@@ -127,13 +138,16 @@ class ShallowFusion(nn.Module):
         return lprobs
 
     def get_normalized_probs(self, net_output: Tensor, log_probs: bool, sample=None) -> Tensor:
-        """Return ``net_output`` unchanged, as :meth:`forward` already gives log-probabilities."""
+        """Return ``net_output`` unchanged, as :meth:`forward` already returns log-probabilities."""
         return net_output
 
     def _read(self, tokens: Tensor) -> Tensor:
-        """Read all context and all hypotheses anew; return features (hypotheses, 1, channels).
+        """Read the context and all hypotheses from the beginning.
 
-        In the first step the hypotheses of a row are identical, so each row is read only once.
+        In the first step all hypotheses of a row are identical, so each row is read only once.
+
+        Returns:
+            (hypotheses, 1, channels) decoder output at the last token of each hypothesis.
         """
         if tokens.size(1) == 1:
             rows, beams = len(self._before), len(tokens) // len(self._before)
@@ -155,7 +169,14 @@ class ShallowFusion(nn.Module):
         return decoder_prefix.extend(self.decoder, None, self.index[padded], None)
 
     def _read_next(self, words: Tensor) -> Tensor:
-        """Read one more token of each hypothesis; return features (hypotheses, 1, channels)."""
+        """Read one more word of each hypothesis, using the stored state.
+
+        Args:
+            words: (hypotheses, 1) target dictionary indices of the words.
+
+        Returns:
+            (hypotheses, 1, channels) decoder output at these words.
+        """
         self._tokens = torch.cat([self._tokens, self.index[words]], dim=1)
         with decoder_prefix.positions_by_row([self.decoder]):
             features, _ = self.decoder.extract_features(
@@ -165,11 +186,11 @@ class ShallowFusion(nn.Module):
 
 
 class FusedEnsemble(EnsembleModel):
-    """fairseq's ensemble, extended to reorder the state of a language model for shallow fusion.
+    """fairseq's ensemble with a language model whose state is also reordered in beam search.
 
     Args:
         models: models of the ensemble.
-        lm_model: language model of the generator, or None.
+        lm_model: language model for shallow fusion, or None.
     """
 
     def __init__(self, models, lm_model: Optional[ShallowFusion] = None):
@@ -177,7 +198,7 @@ class FusedEnsemble(EnsembleModel):
         self._lm_model = lm_model
 
     def reorder_incremental_state(self, incremental_states, new_order):
-        """Reorder the states of all models, the language model included."""
+        """Reorder the states of all models, including the language model."""
         super().reorder_incremental_state(incremental_states, new_order)
         if self._lm_model is not None:
             self._lm_model.reorder(new_order)
@@ -188,21 +209,22 @@ TOKENS_AT_ONCE = 1024
 
 
 class PrefixEnsemble(FusedEnsemble):
-    """fairseq's ensemble, whose decoders have read target context that the generator does not see.
+    """Ensemble whose decoders have read target context that fairseq's generator does not see.
 
-    For the generator the output begins with the current sentence, so that lengths, penalties,
-    n-gram blocking and scores do not include the target context.
+    For the generator, the output begins with the current sentence.  Length limits, penalties,
+    n-gram blocking and scores therefore do not include the target context.
 
-    The last sentence of a document or part ends with ``</s>``, all others with ``<sep>``.  The
-    generator sees the probability of the expected symbol as the probability of ``</s>``; the other
-    symbol cannot be chosen.
+    The decoders end the last sentence of a document or part with ``</s>``, and all others with
+    ``<sep>``.  The generator knows only ``</s>``.  It therefore gets the probability of the symbol
+    that should end the sentence as the probability of ``</s>``; the other symbol cannot be chosen.
 
     Args:
         models: models of the ensemble.
         eos, separator: indices of ``</s>`` and ``<sep>``.
         pad: index of padding.
-        score_prefix: whether to compute the log-probability of the prefix.
-        lm_model: language model that reads the same hypotheses, or None.
+        score_prefix: whether to compute the log-probability of the prefix as well, to rank
+            hypotheses together with their target context (``--normalize-with-context``).
+        lm_model: language model for shallow fusion, or None.
     """
 
     def __init__(
@@ -238,13 +260,13 @@ class PrefixEnsemble(FusedEnsemble):
 
     @property
     def grows(self) -> bool:
-        """Whether any model can reuse its states when sentences are appended to a document."""
+        """Whether some states can be reused when a sentence is appended to a document."""
         # Stored prefixes have states but no scores of their tokens.
         reusable = self.side_by_side and not self.score_prefix
         return reusable and any(map(can_grow, self.models))
 
     def encode(self, net_input: dict) -> None:
-        """Encode the source and forget all prefixes."""
+        """Encode the source of a new batch, and forget the prefixes of the previous one."""
         self.encoder_outs = super().forward_encoder(net_input)
         self.prefixes, self.prefix_scores = [], None
 
@@ -254,13 +276,16 @@ class PrefixEnsemble(FusedEnsemble):
         self._growing = []
 
     def extend_documents(self, net_input: dict, tokens: Tensor, documents: List[int]) -> None:
-        """Encode documents and read their target tokens so far; both grow from call to call.
+        """Encode documents that grow from call to call, and read their target tokens so far.
+
+        Each call gets the whole source and target so far.  Models that allow it reuse their states
+        from the last call.
 
         Args:
-            net_input: encoder input.
-            tokens: (bsz, P) target tokens so far, right-padded, at least one in each row.
-            documents: number of the document of each row; after the first call, documents may end,
-                but no new ones begin.
+            net_input: encoder input with all source sentences so far.
+            tokens: (bsz, P) all target tokens so far, right-padded, at least one in each row.
+            documents: number of the document of each row.  After the first call, documents may be
+                left out because they have ended, but no new ones may begin.
         """
         before, self._growing = self._growing, documents
         known = [before.index(number) for number in documents] if before else None
@@ -276,7 +301,10 @@ class PrefixEnsemble(FusedEnsemble):
             self.prefixes.append(prefix)
 
     def read(self, new_tokens: Tensor) -> None:
-        """Append (bsz, n) right-padded tokens to the prefixes."""
+        """Let the decoders read (bsz, n) right-padded tokens as a continuation of the prefixes.
+
+        With ``score_prefix``, their log-probabilities are added to ``prefix_scores``.
+        """
         before = self.prefixes or [None] * self.models_size
         self.prefixes = [
             decoder_prefix.extend(model.decoder, encoder_out, new_tokens, prefix)
@@ -288,9 +316,13 @@ class PrefixEnsemble(FusedEnsemble):
             self.prefix_scores = scores if known is None else known + scores
 
     def _scores(self, new_tokens: Tensor, before: List[Optional[DecoderPrefix]]) -> Tensor:
-        """Return the (bsz,) log-probability of each row's new tokens, except an initial ``</s>``.
+        """Return the (bsz,) log-probability of the tokens that each row has just read.
 
-        ``before`` has each model's prefix before the new tokens; all are None at the beginning.
+        The first token of the decoder's input, usually ``</s>``, is not scored.
+
+        Args:
+            new_tokens: (bsz, n) right-padded tokens that were read in the latest call.
+            before: prefix of each model before this call; None for all models in the first call.
         """
         if before[0] is None:
             new_tokens = new_tokens[:, 1:]
@@ -312,10 +344,10 @@ class PrefixEnsemble(FusedEnsemble):
         return total.index_add(0, is_token.nonzero()[:, 0], torch.cat(scores).float())
 
     def _lprobs(self, features: Sequence[Tensor], temperature: float = 1.0) -> Tensor:
-        """Return the ensemble's log-probabilities (n, words).
+        """Compute the (n, words) log-probabilities of the ensemble.
 
         Args:
-            features: output features (n, channels) of each model's decoder.
+            features: (n, channels) decoder output of each model.
             temperature: divisor of the logits.
         """
         lprobs = []
@@ -325,7 +357,11 @@ class PrefixEnsemble(FusedEnsemble):
         return torch.logsumexp(torch.stack(lprobs), 0)[:, -1] - math.log(self.models_size)
 
     def keep_rows(self, order: Tensor) -> None:
-        """Keep only the batch rows with the int64 indices ``order``, in this order."""
+        """Keep only some rows of the encoder outputs and prefixes.
+
+        Args:
+            order: int64 indices of the rows to keep, in their new order.
+        """
         self.encoder_outs = self.reorder_encoder_out(self.encoder_outs, order)
         self.prefixes = [
             decoder_prefix.take_rows(model.decoder, prefix, order)
@@ -336,10 +372,11 @@ class PrefixEnsemble(FusedEnsemble):
 
     @contextlib.contextmanager
     def writing(self, inside: Sequence[bool]):
-        """Prepare the ensemble to search for each row's next sentence within a ``with`` block.
+        """Let the generator search for each row's next sentence inside a ``with`` block.
 
         Args:
-            inside: whether more sentences follow in each row, so that this one ends with ``<sep>``.
+            inside: for each row, whether more sentences follow, so that the next sentence ends with
+                ``<sep>`` and not with ``</s>``.
         """
         ends = [self.separator if i else self.eos for i in inside]
         self.ends = torch.tensor(ends, device=self.prefixes[0].tokens.device)
@@ -349,11 +386,17 @@ class PrefixEnsemble(FusedEnsemble):
     # ---- called by the generator ---------------------------------------------------------------
 
     def forward_encoder(self, net_input):
-        """Return the encoder outputs that :meth:`encode` or :meth:`extend_documents` computed."""
+        """Return the encoder outputs stored by :meth:`encode` or :meth:`extend_documents`."""
         return self.encoder_outs
 
     def forward_decoder(self, tokens, encoder_outs, incremental_states, temperature: float = 1.0):
-        """Return log-probabilities and attention of the next token, given prefix and hypothesis."""
+        """Predict the next token of each hypothesis, given the prefix and the hypothesis so far.
+
+        Returns:
+            (hypotheses, words) log-probabilities, in which ``</s>`` stands for the symbol that ends
+            the sentence; and (hypotheses, source tokens) attention, or None if the decoders return
+            no attention.
+        """
         if tokens.size(1) == 1:
             lprobs, attention = self._first_step(tokens, incremental_states, temperature)
         else:
@@ -367,13 +410,18 @@ class PrefixEnsemble(FusedEnsemble):
         return lprobs, attention
 
     def reorder_incremental_state(self, incremental_states, new_order):
-        """Reorder the states and the prefixes of the hypotheses."""
+        """Reorder decoder states and prefixes to follow the hypotheses that the beam has kept."""
         super().reorder_incremental_state(incremental_states, new_order)
         self._prefix_tokens = self._prefix_tokens.index_select(0, new_order)
         self._ends = self._ends.index_select(0, new_order)
 
     def _first_step(self, tokens, incremental_states, temperature):
-        """Return log-probabilities and attention of the first token after the prefixes."""
+        """Copy the states after the prefixes to all hypotheses, and predict their first token.
+
+        Returns:
+            (hypotheses, words) log-probabilities; and (hypotheses, source tokens) attention, or
+            None if the decoders return no attention.
+        """
         rows = len(self.prefixes[0].tokens)
         beams = torch.arange(rows, device=tokens.device).repeat_interleave(len(tokens) // rows)
         self._prefix_tokens = self.prefixes[0].tokens[beams]

@@ -1,4 +1,4 @@
-"""Hypotheses of sentences: splitting of joint outputs, scores, alignments and unknown words."""
+"""Functions for hypotheses: splitting into sentences, scores, alignments and unknown words."""
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -11,21 +11,21 @@ Hypothesis = Dict[str, Any]
 
 
 class JointHypothesis(NamedTuple):
-    """Hypothesis for several sentences that are translated in one output.
+    """Hypothesis for several sentences that are translated together in one output.
 
     Attributes:
         score: score of the whole hypothesis, from the generator.
-        sentences: a hypothesis for each sentence, with the score of its own tokens.
+        sentences: one hypothesis per sentence, whose score covers only its own tokens.
     """
 
     score: float
     sentences: List[Hypothesis]
 
     def matched(self, count: int, eos: int) -> "JointHypothesis":
-        """Return the hypothesis with exactly ``count`` sentences, in the same order.
+        """Return the hypothesis with exactly ``count`` sentences.
 
-        Missing sentences are added as empty ones.  Surplus sentences are appended to the last, so
-        that no word is lost.
+        If there are too few sentences, empty ones are added at the end.  If there are too many, the
+        surplus is appended to the last sentence that is kept, so that no word is lost.
         """
         missing = count - len(self.sentences)
         kept = self.sentences[: count - 1] + _as_one(self.sentences[count - 1 :])
@@ -33,7 +33,10 @@ class JointHypothesis(NamedTuple):
 
 
 def _as_one(sentences: List[Hypothesis]) -> List[Hypothesis]:
-    """Merge a list of hypotheses into a list of at most one, with only the last end symbol."""
+    """Concatenate the hypotheses of consecutive sentences into one, and return it in a list.
+
+    Only the last end symbol is kept.  An empty list is returned unchanged.
+    """
     if len(sentences) < 2:
         return sentences
     first, last = sentences[0], sentences[-1]
@@ -49,14 +52,15 @@ def nbest_of_sentences(
 ) -> List[List[Hypothesis]]:
     """Return an n-best list for each sentence, taken from hypotheses for all sentences together.
 
-    Each has the score of the best joint hypothesis that contains it, which is the score that the
-    search compares.  Scores of single sentences are not comparable, as they depend on the sentences
-    before.
+    Each entry gets the score of the best joint hypothesis that contains it, because the search
+    compares these scores.  Scores of single sentences are not comparable, as they depend on the
+    sentences before.
 
     Args:
         ranked: joint hypotheses with the same number of sentences, best first.
-        most: maximum number of hypotheses of each sentence.
-        distinct: whether to leave out duplicates; False for samples, which all count.
+        most: maximum number of hypotheses per sentence.
+        distinct: whether to list equal hypotheses of a sentence only once.  False for sampling,
+            where every sample counts.
     """
     rows: List[List[Hypothesis]] = []
     for place in range(len(ranked[0].sentences)):
@@ -70,7 +74,12 @@ def nbest_of_sentences(
 
 
 def sentence_score(positional_scores: Tensor, generator) -> Tensor:
-    """Return the score of a sentence, end symbol included, normalised as in fairseq's generator."""
+    """Return the score of a sentence, normalised by its length as in fairseq's generator.
+
+    Args:
+        positional_scores: (T,) log-probabilities of its tokens, end symbol included.
+        generator: generator or scorer that has the options of score normalisation.
+    """
     total = positional_scores.sum()
     if not getattr(generator, "normalize_scores", True):
         return total
@@ -83,18 +92,18 @@ def split_hypothesis(
     of_target: Sequence[Tuple[int, int]],
     generator,
 ) -> List[Hypothesis]:
-    """Split a hypothesis for several sentences into one hypothesis per sentence.
+    """Split a hypothesis for several sentences into one hypothesis per target sentence.
 
     Args:
-        hypothesis: tokens (T,) ending in ``</s>``, positional_scores (T,), alignment as in
-            :func:`cut_alignment` or empty.
-        of_source, of_target: (start, end) of each sentence in source and hypothesis, see
-            :meth:`~fairseq_docmt.data.SequenceFormat.find`.
-        generator: generator or scorer with the options of score normalisation.
+        hypothesis: dict with ``tokens`` (T,), which end in ``</s>``, ``positional_scores`` (T,) and
+            perhaps an ``alignment`` as described in :func:`cut_alignment`.
+        of_source, of_target: (start, end) positions of the sentences in the source and in the
+            hypothesis, see :meth:`~fairseq_docmt.data.SequenceFormat.find`.
+        generator: generator or scorer that has the options of score normalisation.
 
     Returns:
-        One hypothesis per sentence, each ending in ``</s>``.  ``<sep>`` becomes ``</s>`` and keeps
-        its score.
+        One hypothesis per target sentence, each ending in ``</s>``.  A ``<sep>`` is replaced by
+        ``</s>``, which keeps the score of the ``<sep>``.
     """
     tokens, parts = hypothesis["tokens"], []
     surplus = [of_source[-1][1:] * 2] * (len(of_target) - len(of_source))
@@ -115,16 +124,18 @@ def split_hypothesis(
 
 
 def cut_alignment(alignment, source_start: int, source_end: int, start: int, end: int):
-    """Return the part of an alignment within one sentence pair, relative to the sentence starts.
+    """Return the part of an alignment that lies within one sentence pair.
 
-    A hard alignment loses its links to other sentences, language tags and end symbols.  A soft
-    alignment keeps the weights between all tokens of the pair, end symbols included as in fairseq.
+    Positions in the result are counted from the beginning of the two sentences.  In a hard
+    alignment, links to other sentences, language tags and end symbols are removed.  A soft
+    alignment keeps the weights between all tokens of the pair, including end symbols as in fairseq.
 
     Args:
-        alignment: pairs (source token, target token), or for each target token a list with the
-            weight of each source token; None and tensors are returned unchanged.
-        source_start, source_end: token range of the source sentence, its end symbol included.
-        start, end: token range of the target sentence, without its end symbol.
+        alignment: hard alignment, a list of pairs (source position, target position); or soft
+            alignment, a list with the weights of all source tokens for each target token.  None
+            and tensors are returned unchanged.
+        source_start, source_end: range of the source sentence, including its end symbol.
+        start, end: range of the target sentence, without its end symbol.
     """
     if alignment is None or isinstance(alignment, Tensor):
         return alignment
@@ -138,7 +149,7 @@ def cut_alignment(alignment, source_start: int, source_end: int, start: int, end
 
 
 def empty_hypothesis(eos: int) -> Hypothesis:
-    """Return a hypothesis of ``</s>`` alone, for a line with nothing to translate."""
+    """Return a hypothesis that consists of ``</s>``, for a line with nothing to translate."""
     return {
         "tokens": torch.tensor([eos]),
         "score": torch.tensor(0.0),
@@ -149,7 +160,14 @@ def empty_hypothesis(eos: int) -> Hypothesis:
 
 
 def best_tokens(hypotheses: Sequence[Hypothesis], pad: int) -> Optional[Tensor]:
-    """Return the first hypothesis's tokens (1-D, on the CPU), without ``</s>`` and padding."""
+    """Return the tokens of the best hypothesis, without ``</s>`` and padding.
+
+    The result is a 1-D tensor on the CPU.
+
+    Args:
+        hypotheses: hypotheses of one sentence, best first.
+        pad: index of padding.
+    """
     tokens = hypotheses[0]["tokens"][:-1].cpu()
     return tokens[tokens.ne(pad)]
 
@@ -162,7 +180,7 @@ def read_dictionary(path: str) -> Dict[str, str]:
     """Read the dictionary of ``--replace-unk``: a source word and its translation on each line.
 
     Args:
-        path: value of ``--replace-unk``: the file, or "" for an empty dictionary.
+        path: value of ``--replace-unk``: path of the file, or "" for an empty dictionary.
 
     Raises:
         UserError: the option was given without a value, the file cannot be read, or a line does
@@ -193,13 +211,14 @@ def read_dictionary(path: str) -> Dict[str, str]:
 
 
 class UnknownWords:
-    """Replacement of ``<unk>`` by the translation of the source word with the most attention.
+    """Replacement of ``<unk>`` in translations (``--replace-unk``).
 
-    Only words of the sentence's own source are considered.  A source word that the dictionary lacks
-    is copied.
+    Each ``<unk>`` is replaced by the translation of the source word with the most attention, or by
+    this word itself if the dictionary has no translation.  Only words of the sentence's own source
+    are considered.
 
     Args:
-        path: dictionary, see :func:`read_dictionary`.
+        path: path of the dictionary, see :func:`read_dictionary`.
         target: target dictionary; replacements that it lacks are added to it.
     """
 
@@ -209,12 +228,12 @@ class UnknownWords:
     def replaced(self, found: List[List[Hypothesis]], texts: Sequence[str]):
         """Return the hypotheses with each ``<unk>`` replaced.
 
-        The replacement is the dictionary's translation of the source word with the most attention;
-        a word that the dictionary lacks is copied.
+        The ``alignment`` of a returned hypothesis is a tensor with the index of the most attended
+        source word for each target token.
 
         Args:
-            found: hypotheses of each sentence, with soft alignments to their source.
-            texts: source sentences, tokenized and in subwords like the training text.
+            found: hypotheses of each sentence, with soft alignments to their own source sentence.
+            texts: source sentences, tokenized and split into subwords like the training text.
         """
         return [
             [self._replaced(hypothesis, text.split()) for hypothesis in hypotheses]
@@ -235,15 +254,16 @@ class UnknownWords:
 
 
 def attended(weights: Sequence[Sequence[str]], place: int, words: int) -> int:
-    """Return the index of the source word to which a target token attends most.
+    """Return the index of the source word that gets the most attention from a target token.
 
-    If the translation has more sentences than the source, those at its end have no weights.  Token
-    i of such a sentence is taken to be the translation of source word i, or of the last word.
+    If a translation has more sentences than the source, tokens at its end have no weights.  A token
+    without weights is taken to translate the source word with the same index, or the last one.
 
     Args:
-        weights: for each target token, weights of the source tokens and the end symbol, as strings.
+        weights: for each target token, the weights of the source words and the end symbol, as
+            strings.
         place: index of the target token.
-        words: number of words of the source.
+        words: number of source words.
     """
     of_words = list(weights[place][:words]) if place < len(weights) else []
     if not of_words:

@@ -1,8 +1,10 @@
 """Translation of each sentence given the rest of its document (``--decoding iterative``).
 
-Block coordinate descent of Maruf and Haffari (2018), section 3: sentences are first translated
-without the other translations, then again given the translations of the other sentences.  The first
-translations use the source memory if there is one, as in the authors' code; in the paper
+This is the block coordinate descent of Maruf and Haffari (2018), section 3.  All sentences are
+first translated without the other translations.  Then they are translated again, given the current
+translations of the other sentences.
+
+The first translations use the source memory if there is one, as in the authors' code.  In the paper
 (footnote 7) they come from the base model, which ``--drafts`` makes possible.  A model with only a
 source memory reads no translations, so one search is enough.
 """
@@ -25,13 +27,14 @@ ORDERS = ("together", "in-turn")
 
 
 class MemnetEnsemble(EnsembleModel):
-    """Ensemble whose decoders get vectors read from the document memories.
+    """Ensemble that gives the decoders what each sentence has read from the document memories.
 
-    ``net_input`` may have ``readings``: a list with the vectors (batch rows, width) of each model.
+    ``net_input`` may contain ``readings``, the vectors that have been read: a list with one tensor
+    (batch rows, width) per model.
     """
 
     def forward_encoder(self, net_input):
-        """Return the encoder outputs, with the vectors read from the memories if there are any."""
+        """Return the encoder output of each model, with its ``readings`` added if there are any."""
         rest = {key: value for key, value in net_input.items() if key != "readings"}
         encoder_outs = [model.encoder.forward_torchscript(rest) for model in self.models]
         if "readings" not in net_input:
@@ -40,7 +43,12 @@ class MemnetEnsemble(EnsembleModel):
 
 
 class _WithReadings(nn.Module):
-    """Model wrapper for scoring that passes vectors read from the memories to the decoder."""
+    """Model wrapper that gives the decoder vectors from the document memories in scoring.
+
+    Args:
+        model: model with document memories.
+        readings: (rows, width) vectors that the rows to be scored have read from the memories.
+    """
 
     def __init__(self, model, readings: Tensor):
         super().__init__()
@@ -56,10 +64,10 @@ class _WithReadings(nn.Module):
 
 
 class _Sentence(NamedTuple):
-    """A sentence to translate.
+    """Sentence to translate, and its place in a document.
 
     Attributes:
-        unit: decoding unit of this sentence only.
+        unit: decoding unit that consists of this sentence.
         document: number of its document in the sample.
         place: position of the sentence in its document.
     """
@@ -70,12 +78,15 @@ class _Sentence(NamedTuple):
 
 
 class _Memories:
-    """Document memories of the models of an ensemble.
+    """Document memories of the models of an ensemble, for the documents of one sample.
+
+    The source memory holds the source sentences of a document, the target memory their current
+    translations.  Each sentence reads what the memories hold about the other sentences.
 
     Args:
         models: models of the ensemble.
         src_tokens: (R, S) padded source tokens of R sentences, one document after another.
-        documents: (R,) number of the document of each sentence.
+        documents: (R,) number of the document that contains each sentence.
         padding_idx: index of padding.
     """
 
@@ -94,15 +105,15 @@ class _Memories:
 
     @property
     def hold_translations(self) -> bool:
-        """Whether any model has a target memory."""
+        """Whether any model has a target memory, which holds translations."""
         return any(map(remembers_translations, self.models))
 
     def translate(self, rows: Tensor, previous: Tensor) -> None:
-        """Write translations into the target memories.
+        """Write translations into the target memories, in place of earlier ones.
 
         Args:
-            rows: (n,) numbers of the translated sentences.
-            previous: (n, T) decoder input of the translations.
+            rows: (n,) numbers of the sentences whose translations are given.
+            previous: (n, T) the translations in the form of decoder input.
         """
         parts = zip(self.models, self.encoded, self.of_source)
         for i, (model, encoded, of_source) in enumerate(parts):
@@ -116,13 +127,13 @@ class _Memories:
             self.cells[i][rows] = new
 
     def recall(self, own: bool = True) -> List[Tensor]:
-        """Read the memories for every sentence.
+        """Read the memories of all models for every sentence.
 
         Args:
             own: whether a sentence's own translation is part of its query to the target memory.
 
         Returns:
-            (sentences, width) vectors read, one tensor for each model.
+            For each model, the (sentences, width) vectors that the sentences have read.
         """
         return [
             model.decoder.recall(encoded, self.documents, cells, own)
@@ -131,7 +142,10 @@ class _Memories:
 
 
 class IterativeSearch(JointSearch):
-    """Search for models with document memories, which retranslates sentences in several passes."""
+    """Search that translates each sentence several times, given the translations of the others.
+
+    It is for models with document memories.
+    """
 
     decoding = "iterative"
     description = (
@@ -140,14 +154,24 @@ class IterativeSearch(JointSearch):
     reads_memories = single = True
 
     def ensemble_of(self, models, lm_model=None) -> MemnetEnsemble:
-        """Return an ensemble whose decoders get vectors read from the memories."""
+        """Return an ensemble whose decoders get what each sentence has read from the memories.
+
+        A language model is not supported, so ``lm_model`` has no effect.
+        """
         return MemnetEnsemble(models)
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Translate from scratch or take drafts, then retranslate in ``--decode-passes`` passes.
+        """Translate all sentences, then retranslate them in up to ``--decode-passes`` passes.
 
-        In each pass every sentence is translated given the current translations of the others;
-        passes end early when nothing changes.  With 0 passes the document memories are not used.
+        The first translations are drafts if there are any; otherwise they come from a search.  In
+        each pass every sentence is translated again, given the current translations of the others.
+        Passes end early when nothing changes.
+
+        If no model has a target memory, only the first search is made.  This is also the case with
+        0 passes, and then no memory is read.
+
+        Returns:
+            For each unit, the n-best list of each of its sentences.
         """
         sentences = _sentences(units)
         memories = self._memories(models, sentences) if self.task.cfg.decode_passes else None
@@ -167,9 +191,19 @@ class IterativeSearch(JointSearch):
     def _translate_again(
         self, generator, models, sentences, memories: _Memories, translations: List[Tensor]
     ) -> Dict[int, List[Hypothesis]]:
-        """Retranslate all sentences, starting from ``translations``, until no sentence changes.
+        """Retranslate all sentences in passes until no translation changes.
 
-        There are at most ``--decode-passes`` passes.  Returns the hypotheses by sentence number.
+        There are at most ``--decode-passes`` passes.
+
+        Args:
+            generator: generator of this package.
+            models: models of the ensemble.
+            sentences: all sentences of the sample.
+            memories: memories of these sentences.
+            translations: first translation of each sentence, without ``</s>``.
+
+        Returns:
+            Hypotheses of each sentence, by the number of the sentence.
         """
         current, found = list(translations), {}
         self._write_memories(memories, sentences, range(len(sentences)), current)
@@ -186,9 +220,10 @@ class IterativeSearch(JointSearch):
         return found
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Score each reference given the other references of its document.
+        """Score each reference, given the other references of its document.
 
-        Drafts, if there are any, replace the other references.  With 0 passes no memory is read.
+        If there are drafts, each reference is scored given the drafts instead.  With 0 passes no
+        memory is read.
         """
         sentences = _sentences(units)
         if self.task.cfg.decode_passes == 0:
@@ -237,7 +272,7 @@ class IterativeSearch(JointSearch):
             memories: memories to change.
             sentences: all sentences.
             wave: numbers of the sentences to write.
-            current: current translations of all sentences.
+            current: current translations of all sentences, without ``</s>``.
         """
         texts = [current[i] for i in wave]
         previous = self.decoder_input([sentences[i].unit for i in wave], texts)
@@ -245,10 +280,11 @@ class IterativeSearch(JointSearch):
         memories.translate(torch.tensor(list(wave), device=device), previous.to(device))
 
     def _waves(self, sentences: List[_Sentence]) -> Iterator[List[int]]:
-        """Yield groups of sentence numbers; memories are updated after each group.
+        """Yield the numbers of the sentences that are translated at the same time, group by group.
 
-        With ``--decode-order together`` all sentences are one group; otherwise a group has the
-        sentences at the same position in their documents.
+        The target memories are updated after each group.  With ``--decode-order together`` there is
+        one group with all sentences.  Otherwise a group has the sentences at the same position in
+        their documents.
         """
         if self.task.cfg.decode_order == "together":
             yield list(range(len(sentences)))
@@ -263,15 +299,18 @@ class IterativeSearch(JointSearch):
     def _translate_given(
         self, generator, models, sentences, wave: Sequence[int], readings: Optional[List[Tensor]]
     ) -> Dict[int, List[Hypothesis]]:
-        """Translate the sentences in ``wave``; return the hypotheses by sentence number.
+        """Translate some sentences, given vectors that they have read from the memories.
 
         Args:
             generator: generator of this package.
             models: models of the ensemble.
             sentences: all sentences.
             wave: numbers of the sentences to translate.
-            readings: for each model the vectors that all sentences read from the memories; None
-                without memories.
+            readings: for each model, the vectors of all sentences; None to translate without
+                memories.
+
+        Returns:
+            Hypotheses of each translated sentence, by the number of the sentence.
         """
         order = self._longest_first(sentences, wave)
         context = {}
@@ -292,6 +331,6 @@ def _sentences(units: List[DecodingUnit]) -> List[_Sentence]:
 
 
 def _by_unit(found: List[List[Hypothesis]], units: List[DecodingUnit]) -> List[NBestLists]:
-    """Group the hypotheses of sentences by decoding unit."""
+    """Divide the hypotheses of consecutive sentences among the decoding units of the sentences."""
     rows = iter(found)
     return [[next(rows) for _ in unit.line_ids] for unit in units]

@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 class JointSearch(DocumentSearch):
     """Search that translates all sentences of a unit in one output and splits it at ``<sep>``.
 
-    An output with a wrong number of sentences is decoded again with the right number forced, or
-    kept (``--wrong-sentence-count``).
+    If an output has a wrong number of sentences, ``--wrong-sentence-count`` determines whether the
+    unit is decoded again with the right number forced, or the output is kept.
     """
 
     def __init__(self, task):
@@ -31,12 +31,12 @@ class JointSearch(DocumentSearch):
         self._joint_outputs = self._wrong_counts = 0
 
     def begin(self, units: int) -> None:
-        """Start a run over ``units`` decoding units, and reset the counts of joint outputs."""
+        """Start a run over ``units`` decoding units, and reset the counts for :meth:`end`."""
         super().begin(units)
         self._joint_outputs = self._wrong_counts = 0
 
     def end(self) -> None:
-        """Report how many outputs had a wrong number of sentences."""
+        """Log how many outputs had a wrong number of sentences."""
         if self._joint_outputs > 0:
             kept = self.task.cfg.wrong_sentence_count == "keep"
             logger.info(
@@ -48,20 +48,23 @@ class JointSearch(DocumentSearch):
             )
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Translate each unit in one output, and return n-best lists of its sentences."""
+        """Translate each unit in one output, and return the n-best lists of its sentences."""
         return self.translate_spans(generator, models, units)
 
     def translate_spans(
         self, generator, models, units: List[DecodingUnit], encoder_context: Optional[dict] = None
     ) -> List[NBestLists]:
-        """Translate each unit in one output, and return an n-best list for each of its sentences.
+        """Translate each unit in one output, and return the n-best lists of its sentences.
+
+        Lists are returned only for the sentences to translate, not for context sentences.
 
         Args:
             generator: generator of this package.
             models: models of the ensemble.
             units: units to translate.
-            encoder_context: document states or memory readings to add to ``net_input``, for units
-                of one sentence; one row per unit, the longest source first.
+            encoder_context: additional entries of ``net_input``, such as document states or memory
+                readings, with one row per unit.  The units must then be single sentences, sorted by
+                source length, the longest first.
         """
         counts = [len(unit.source) for unit in units]
         force = self.task.cfg.force_sentence_count
@@ -84,12 +87,15 @@ class JointSearch(DocumentSearch):
         ]
 
     def _repaired(self, generator, models, units, found) -> List[List[JointHypothesis]]:
-        """Decode units again with forced sentence counts if their outputs have wrong counts.
+        """Decode units again with a forced number of sentences if their outputs have wrong numbers.
 
         A unit is decoded again if its best output has a wrong number of sentences, or if fewer than
         ``nbest`` of its outputs have the right number.
 
         Args:
+            generator: generator of this package.
+            models: models of the ensemble.
+            units: units that were decoded without forced numbers.
             found: hypotheses of each unit, best first.
 
         Returns:
@@ -121,11 +127,14 @@ class JointSearch(DocumentSearch):
         """Run the generator on units, and split each output into sentences.
 
         Args:
-            counts: required number of sentences of each unit's output, 0 for any number.
+            generator: generator of this package.
+            models: models of the ensemble.
+            units: units to translate.
+            counts: number of sentences that the output of each unit must have; 0 for any number.
             encoder_context: see :meth:`translate_spans`.
 
         Returns:
-            For each unit its scored outputs, split into sentences, best first.
+            For each unit, its outputs split into sentences, best first.
         """
         batch = self.encoder_input(units, models)
         in_batch = [units[i] for i in batch.order]
@@ -162,9 +171,10 @@ class JointSearch(DocumentSearch):
         return generator.most_tokens(tokens, len(unit.source))
 
     def _prefixes(self, units, batch: EncoderInput) -> Optional[Tensor]:
-        """Return the padded (bsz, n) forced first tokens of each row; None if no row has any.
+        """Return the (bsz, n) padded tokens with which the output of each row must begin.
 
-        They are the language tag, ``<bod>`` and the tokens of ``--prefix-size``.
+        These are the language tag, ``<bod>`` and the tokens of ``--prefix-size``.  If no row has
+        any, None is returned.
         """
         rows = []
         for unit in units:
@@ -176,7 +186,10 @@ class JointSearch(DocumentSearch):
 
 
 class WindowSearch(JointSearch):
-    """Search that translates one window per sentence, and keeps only the last sentence of each."""
+    """Search that translates a window for each sentence, and keeps only its last sentence.
+
+    The other sentences of a window are context.
+    """
 
     decoding = "window"
     description = "translate a window for each sentence and keep only its last sentence"
@@ -184,7 +197,10 @@ class WindowSearch(JointSearch):
 
 
 class SegmentSearch(JointSearch):
-    """Search that translates consecutive windows or parts of documents, each as one output."""
+    """Search that translates consecutive windows or parts of documents, each in one output.
+
+    All sentences of an output are kept.
+    """
 
     decoding = "segment"
     description = "translate a window or part of a document as one output and split it at <sep>"

@@ -1,4 +1,4 @@
-"""Checks of generation options: values, combinations, and support by each ``--decoding``."""
+"""Checks of generation options: their values, combinations, and support by each ``--decoding``."""
 
 import logging
 import math
@@ -22,10 +22,10 @@ OF_GENERATE = {"results_path": None, "gen_subset": "test"}
 
 
 def check_decoding(task) -> None:
-    """Refuse options that have no effect with the task's ``--decoding``.
+    """Refuse task options that have no effect with the task's ``--decoding``.
 
     Raises:
-        UserError: there is such an option; the message names it.
+        UserError: an option has no effect, or makes another one useless; the message names it.
     """
     search = task.search
     if task.cfg.gold_context and not search.one_by_one:
@@ -53,16 +53,18 @@ def check_decoding(task) -> None:
 
 
 def refuse_unsupported(task, models, args) -> None:
-    """Refuse generation options that do not work with the decoding of a task.
+    """Refuse generation options that do not work with a task, its decoding or the models.
+
+    Some options that merely have no effect cause a warning instead.
 
     Args:
         task: document task.
         models: models of the ensemble.
-        args: generation options.
+        args: generation options; those that are missing have fairseq's defaults.
 
     Raises:
         UserError: a model parameter is NaN or infinite, or an option is not supported; the message
-            gives an alternative.
+            tells what to do instead.
     """
     _refuse_diverged(models)
     args = _complete(args)
@@ -99,7 +101,11 @@ def refuse_unsupported(task, models, args) -> None:
 
 
 def _refuse_replacement(task, models, args) -> None:
-    """Refuse ``--replace-unk`` in scoring, with alignments, or without raw text or attention."""
+    """Refuse ``--replace-unk`` where it has no effect or cannot work.
+
+    It cannot be combined with ``--score-reference`` or ``--print-alignment``.  It needs the raw
+    text of both sides, and a model and a decoding that provide attention weights.
+    """
     if args.score_reference:
         raise UserError("--replace-unk changes translations; leave it out with --score-reference")
     if args.print_alignment:
@@ -116,7 +122,7 @@ def _refuse_replacement(task, models, args) -> None:
 
 
 def _warn_without_context(task) -> None:
-    """With ``--window-size 1``, warn about options that need windows of several sentences."""
+    """Warn about options that have no effect with ``--window-size 1``."""
     if task.options.get("window_size") != 1:
         return
     for name in ("gold_context", "normalize_with_context", "force_sentence_count"):
@@ -129,7 +135,7 @@ def _warn_without_context(task) -> None:
 def _warn_without_translations(task, models) -> None:
     """Warn about options of iterative decoding that have no effect.
 
-    They need a model with a target memory, and at least one decoding pass.
+    These options need a model with a target memory, and at least one decoding pass.
     """
     if not task.search.reads_memories:
         return
@@ -152,7 +158,11 @@ def _reads_lines(task) -> bool:
 
 
 def _refuse_without_input(task, args) -> None:
-    """Refuse options that do not suit the input, such as ``--prefix-size`` without references."""
+    """Refuse options that do not suit the command or its input.
+
+    For example, ``--prefix-size`` needs references, and ``--constraints`` is only for
+    fairseq-interactive.
+    """
     with_references = (getattr(data, "tgt", None) is not None for data in task.datasets.values())
     if args.prefix_size > 0 and not any(with_references):
         raise UserError(
@@ -200,7 +210,12 @@ def _refuse_in_scoring(task, models, args) -> None:
 
 
 def _refuse_without_weights(models, option: str = "--print-alignment") -> None:
-    """Refuse ``option``, which needs alignments, if a model gives no attention weights."""
+    """Refuse an option that needs attention weights if a model gives none while decoding.
+
+    Args:
+        models: models of the ensemble.
+        option: flag of the option, for the message.
+    """
     for model in models:
         if not has_attention_weights(model):
             raise UserError(
@@ -216,7 +231,7 @@ def _refuse_alignment(task, models, kind: str, alone: bool) -> None:
         task: document task.
         models: models of the ensemble.
         kind: value of the option, ``hard`` or ``soft``.
-        alone: whether source and output are single sentences.
+        alone: whether both the source and the output are a single sentence.
     """
     _refuse_without_weights(models)
     if kind == "soft" and _reads_lines(task):
@@ -232,7 +247,16 @@ def _refuse_alignment(task, models, kind: str, alone: bool) -> None:
 
 
 def _refuse_whole_alignment(task, models, option: str) -> None:
-    """Refuse ``option`` if a model aligns whole outputs only, but decoding is sequential."""
+    """Refuse an option that needs alignments if a model aligns only whole outputs.
+
+    Such models cannot give alignments in sequential decoding, which writes an output sentence by
+    sentence.
+
+    Args:
+        task: document task.
+        models: models of the ensemble.
+        option: flag of the option, for the message.
+    """
     if task.search.reads_prefix and any(aligns_whole_outputs(model) for model in models):
         raise UserError(
             f"{option} of a model trained with alignments needs the whole output at once; "
@@ -241,7 +265,7 @@ def _refuse_whole_alignment(task, models, option: str) -> None:
 
 
 def _refuse_language_model(task, args) -> None:
-    """Refuse ``--lm-path`` where the language model would be unused or give wrong scores."""
+    """Refuse ``--lm-path`` if the language model would not be used or would make scores wrong."""
     if not task.search.one_by_one:
         raise UserError(
             "--lm-path is for sentences translated one after the other, not for --decoding "
@@ -288,9 +312,9 @@ IN_SCORING += ("no_seed_provided", "replace_unk", "lm_path", "lm_weight", *DEPRE
 
 
 def _complete(args) -> Namespace:
-    """Return all generation options, with defaults for options that ``args`` lacks.
+    """Return all generation options, with fairseq's defaults for those that ``args`` lacks.
 
-    ``--eval-bleu-args``, for example, gives only some options.
+    This is needed because ``--eval-bleu-args``, for example, gives only some of the options.
     """
     return Namespace(**{name: getattr(args, name, value) for name, value in DEFAULTS.items()})
 

@@ -14,11 +14,12 @@ from fairseq_docmt.generation.search import NBestLists
 
 
 class OverlapSearch(JointSearch):
-    """Search that translates each sentence in all windows containing it, and keeps the best result.
+    """Search that translates every window that contains a sentence, and keeps the best translation.
 
-    A document of n sentences has n overlapping windows, one ending with each sentence, so a
-    sentence is in up to ``--window-size`` windows.  Equal translations from several windows are
-    merged and get their mean score; the translation with the highest score is kept.
+    For each sentence of a document there is one window that ends with it.  These windows overlap,
+    so each sentence is in up to ``--window-size`` windows.  If several windows give the same
+    translation of a sentence, the translation gets the mean of their scores.  The translation with
+    the highest score is kept.
     """
 
     decoding = "overlap"
@@ -28,11 +29,11 @@ class OverlapSearch(JointSearch):
     joint = True
 
     def spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
-        """Return the sentence span of each document, as units are whole documents."""
+        """Return (documents, 2) spans of sentence numbers, as each unit is a whole document."""
         return np.stack([index.starts[:-1], index.starts[1:]], axis=1)
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Translate all windows of each unit, and return merged n-best lists of its sentences."""
+        """Translate all windows of each unit, and return a merged n-best list for each sentence."""
         spans = [self._spans(unit) for unit in units]
         windows = [self._window(unit, *span) for unit, cut in zip(units, spans) for span in cut]
         found = self._outputs(generator, models, windows, sum(map(_size, units)))
@@ -59,7 +60,10 @@ class OverlapSearch(JointSearch):
         return results
 
     def _outputs(self, generator, models, windows, most: int) -> Iterator[NBestLists]:
-        """Yield the n-best lists of windows, in batches of up to ``most`` source tokens."""
+        """Yield the n-best lists of windows, which are translated in batches.
+
+        A batch has at most ``most`` source tokens.
+        """
         group: List[DecodingUnit] = []
         for window in windows:
             if group and sum(map(_size, group)) + _size(window) > most:
@@ -69,14 +73,17 @@ class OverlapSearch(JointSearch):
         yield from self.translate_spans(generator, models, group)
 
     def _spans(self, unit: DecodingUnit) -> List[List[int]]:
-        """Return for each sentence of a unit the window [first, end) that ends with it."""
+        """Return, for each sentence of a unit, the window [first, end) that ends with it."""
         sizes = np.array([len(sentence) for sentence in unit.source])
         limits = self.task.limits(sizes)
         index = DocumentIndex.from_lengths([len(sizes)])
         return window_spans(index, self.task.options["window_size"], limits).tolist()
 
     def _window(self, unit: DecodingUnit, first: int, end: int) -> DecodingUnit:
-        """Return a unit that translates sentences ``first`` to ``end - 1`` of ``unit``."""
+        """Return a unit that translates sentences ``first`` to ``end - 1`` of ``unit``.
+
+        These sentences have no line ids, because the rows of the sample are those of ``unit``.
+        """
         number = self.task.options["next_sentences"]
         return replace(
             unit,
@@ -98,7 +105,7 @@ def _surest(hypotheses: List[Hypothesis], generator) -> List[Hypothesis]:
 
     Args:
         hypotheses: hypotheses of one sentence from several windows.
-        generator: fairseq generator, which defines how scores are normalised by length.
+        generator: generator that has the options of score normalisation.
     """
     agreeing: Dict[tuple, List[Hypothesis]] = {}
     for hypothesis in hypotheses:

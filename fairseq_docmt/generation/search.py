@@ -1,4 +1,4 @@
-"""Base class of all searches: encoder input, scoring of references, results and progress."""
+"""Base class of the searches, with encoder input, scoring of references and progress bar."""
 
 import logging
 import sys
@@ -32,11 +32,13 @@ INTERVALS = (0.5, 30)
 
 
 class DecodingProgress:
-    """Progress bar over the sentences of a run, which also advances within long documents.
+    """Progress bar over the sentences of a run.
+
+    It can also advance before a batch is finished, because a batch of long documents takes long.
 
     Args:
         sentences: number of sentences of the run.
-        hidden: whether to show nothing (``--no-progress-bar``).
+        hidden: whether no bar is shown (``--no-progress-bar``).
     """
 
     def __init__(self, sentences: int = 0, hidden: bool = True):
@@ -58,7 +60,10 @@ class DecodingProgress:
         self._bar.update(sentences)
 
     def finish_batch(self, sentences: int) -> None:
-        """Count the sentences of a finished batch that :meth:`advance` has not counted."""
+        """Count the sentences of a finished batch, except those that :meth:`advance` has counted.
+
+        ``sentences`` is the number of all sentences of the batch.
+        """
         self._bar.update(max(sentences - self._in_batch, 0))
         self._in_batch = 0
 
@@ -72,11 +77,11 @@ NBestLists = List[List[Hypothesis]]
 
 
 class EncoderInput(NamedTuple):
-    """Batch with the source of each decoding unit as a row.
+    """Encoder input of several decoding units, with one row per unit.
 
     Attributes:
-        order: index of the unit in each row; the longest sources come first, as recurrent
-            encoders require.
+        order: index of the unit in each row.  The longest sources come first, as recurrent encoders
+            require.
         net_input: ``src_tokens`` (bsz, S) and ``src_lengths`` (bsz,).
     """
 
@@ -89,7 +94,7 @@ class EncoderInput(NamedTuple):
         return self.net_input["src_tokens"].device
 
     def in_order_of_units(self, found: Sequence) -> list:
-        """Return the results of the batch rows, put back into the order of the units."""
+        """Put results, which are in the order of the batch rows, into the order of the units."""
         results: list = [None] * len(self.order)
         for number, of_row in zip(self.order, found):
             results[number] = of_row
@@ -97,7 +102,10 @@ class EncoderInput(NamedTuple):
 
 
 class _WithoutAttention(nn.Module):
-    """Model wrapper for fairseq's scorer that drops attention, which not all models return."""
+    """Model wrapper that hides attention weights from fairseq's scorer.
+
+    It is used for ensembles, because not all models return attention weights.
+    """
 
     def __init__(self, model):
         super().__init__()
@@ -113,10 +121,10 @@ class _WithoutAttention(nn.Module):
 
 
 class DocumentSearch:
-    """Base class of the searches that translate or score decoding units.
+    """Base class of the searches, which translate or score decoding units.
 
-    A decoding unit is a span of sentences to translate, with their context.  A subclass describes a
-    value of ``--decoding`` by its attributes and defines :meth:`translate`.
+    A decoding unit is a span of sentences to translate, with their context.  A subclass implements
+    one value of ``--decoding``: it sets the class attributes and defines :meth:`translate`.
 
     Args:
         task: document task.
@@ -149,35 +157,42 @@ class DocumentSearch:
 
     @property
     def window(self) -> Optional[int]:
-        """Size of windows whose last sentence alone is translated; None for other units."""
+        """Window size, if only the last sentence of each window is translated; otherwise None."""
         return self.task.options.get("window_size") if self.by_windows else None
 
     @property
     def single(self) -> bool:
-        """Whether each output is a single sentence, translated without previous ones."""
+        """Whether each sentence is a sequence of its own, without previous sentences."""
         return self.window == 1
 
     @property
     def keeps_order(self) -> bool:
-        """Whether a unit needs the translations of earlier units of its document."""
+        """Whether a unit can be decoded only after the earlier units of its document."""
         return False
 
     def spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
-        """Return the decoding units of a corpus as (units, 2) spans of sentence numbers.
+        """Divide a corpus into decoding units, and return their spans of sentence numbers.
 
         Args:
             index: sentences and documents.
             src_sizes: (sentences,) number of source tokens.
+
+        Returns:
+            (units, 2) first sentence of each unit, context included, and the sentence after its
+            last.
         """
         if self.window is None:
             return self.task.parts(index, src_sizes)
         return window_spans(index, self.window, self.task.limits(src_sizes))
 
     def cut(self, index: DocumentIndex, src_sizes: np.ndarray) -> Cut:
-        """Divide a corpus into decoding units; the arguments are those of :meth:`spans`.
+        """Divide a corpus into decoding units, and return everything needed to build them.
 
-        The result holds the spans, the ends of sources that extend beyond them, the window size and
-        the maximum number of source tokens of a unit.
+        The result contains the spans of the units, the ends of their sources if these extend beyond
+        the spans, the window size and the maximum number of source tokens of a unit.
+
+        Args:
+            index, src_sizes: see :meth:`spans`.
         """
         spans, with_more = self.spans(index, src_sizes), self.task.source_spans(index, src_sizes)
         ends = None if with_more is None else with_more(spans)[:, 1]
@@ -187,23 +202,27 @@ class DocumentSearch:
         """Log statistics after the last unit of a run; the base class logs none."""
 
     def forget(self) -> None:
-        """Forget the translations of unfinished documents; the base class keeps none."""
+        """Forget what is known of documents that have not ended; the base class keeps nothing."""
 
     def ensemble_of(self, models, lm_model=None):
-        """Return the ensemble that the generator decodes with; None for fairseq's own.
+        """Return the ensemble that the generator decodes with, or None for fairseq's own.
 
         Args:
             models: models of the ensemble.
-            lm_model: language model that reads the same hypotheses, or None.
+            lm_model: language model for shallow fusion, or None.
         """
         return None
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Return, for each decoding unit, the n-best list of each sentence to translate."""
+        """Translate each unit, and return the n-best lists of the sentences that it translates."""
         raise NotImplementedError
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Return for each decoding unit the references of its sentences with their scores."""
+        """Score the references of units instead of translating.
+
+        The result has the form of :meth:`translate`, with one hypothesis per sentence: its
+        reference with the score.
+        """
         return self.score_spans(scorer, models, units)
 
     # ---- called by tasks -----------------------------------------------------------------------
@@ -214,13 +233,16 @@ class DocumentSearch:
 
     @torch.no_grad()
     def decode(self, generator, models, units, prefixes=None, constraints=None) -> NBestLists:
-        """Translate or score the rows of a sample.
+        """Translate or score all sentences of a sample.
+
+        Each sentence to translate is a row of the sample.
 
         Args:
             generator: generator of this package, or a scorer of references.
             models: models of the ensemble.
             units: decoding units that make up the sample.
-            prefixes, constraints: (rows, n) forced tokens from the stock commands, or None.
+            prefixes: (rows, n) tokens with which the translations must begin, or None.
+            constraints: (rows, n) target constraints, as packed by fairseq; or None.
 
         Returns:
             Hypotheses of each row, best first.
@@ -268,7 +290,7 @@ class DocumentSearch:
         return [self.task.target_dictionary.index(symbol) for symbol in symbols]
 
     def joined_source(self, unit: DecodingUnit) -> Tensor:
-        """Return the source of a unit as one sequence."""
+        """Return the source sentences of a unit, and those read after them, as one sequence."""
         return self.formats.source.join([*unit.source, *unit.following], unit.at_start)
 
     def joined_target(self, unit: DecodingUnit) -> Tensor:
@@ -276,18 +298,21 @@ class DocumentSearch:
         return self.formats.target.join(unit.target, unit.at_start)
 
     def decoder_input(self, units: Sequence[DecodingUnit], texts: Sequence[Tensor]) -> Tensor:
-        """Return the (units, tokens) decoder input that training would use for ``texts``.
+        """Return the decoder input that training would use for translations of single sentences.
 
         Args:
             units: units of one sentence each.
             texts: translations of the units, without ``</s>``.
+
+        Returns:
+            (units, tokens) decoder input, right-padded.
         """
         end, target = torch.tensor([self.eos]), self.formats.target
         ended = [torch.cat([text, end]) for text in texts]
         return target.decoder_input([target.join([s], u.at_start) for u, s in zip(units, ended)])
 
     def encoder_input(self, units: List[DecodingUnit], models) -> EncoderInput:
-        """Collate the sources of decoding units into a padded batch, the longest first."""
+        """Collate the sources of decoding units into a padded batch, the longest source first."""
         device = device_of(models)
         sources = [self.joined_source(unit) for unit in units]
         order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
@@ -297,17 +322,17 @@ class DocumentSearch:
         return EncoderInput(order, {"src_tokens": padded.to(device), "src_lengths": lengths})
 
     def context_tokens(self, unit: DecodingUnit, row: int, hypotheses: List[Hypothesis]) -> Tensor:
-        """Return the target context that a sentence provides to later ones, without ``</s>``.
+        """Return the target tokens that a sentence adds to the context of later sentences.
 
-        This is the best hypothesis or, with ``--gold-context``, the reference.
+        These are the best hypothesis or, with ``--gold-context``, the reference, without ``</s>``.
 
         Args:
             unit: unit with the sentence.
-            row: index of the sentence among the sentences that the unit translates.
-            hypotheses: hypotheses of the sentence.
+            row: number of the sentence among the sentences that the unit translates.
+            hypotheses: hypotheses of the sentence, best first.
 
         Raises:
-            UserError: ``--gold-context`` without references.
+            UserError: ``--gold-context`` is given, but there are no references.
         """
         if not self.task.cfg.gold_context:
             return best_tokens(hypotheses, self.pad)
@@ -316,7 +341,10 @@ class DocumentSearch:
         return unit.target[unit.num_context + row][:-1]
 
     def split_sentences(self, hypothesis: Hypothesis, unit: DecodingUnit, generator):
-        """Split a hypothesis for a whole unit into hypotheses of its sentences."""
+        """Split a hypothesis for a whole unit into one hypothesis per sentence.
+
+        The result also has hypotheses of the context sentences that are in the output.
+        """
         source, target = self.formats
         of_source = source.places(map(len, unit.source), unit.at_start)
         of_target = target.find(hypothesis["tokens"], unit.at_start)
@@ -325,17 +353,21 @@ class DocumentSearch:
     # ---- references ----------------------------------------------------------------------------
 
     def _score_within_positions(self, scorer, models, units) -> List[NBestLists]:
-        """Score the references, shortening or splitting units that exceed the target positions."""
+        """Score the references of units, even of units that exceed the target positions.
+
+        Such units are shortened or divided for scoring, see :meth:`parts_within`.  The result has
+        one entry per original unit, as in :meth:`score`.
+        """
         most = min(model.max_decoder_positions() for model in models)
         parts = [self.parts_within(unit, most) for unit in units]
         found = iter(self.score(scorer, models, [part for cut in parts for part in cut]))
         return [[row for _ in cut for row in next(found)] for cut in parts]
 
     def parts_within(self, unit: DecodingUnit, most: int) -> List[DecodingUnit]:
-        """Cut a unit into units whose joined references have at most ``most`` tokens.
+        """Divide a unit into units whose joined references have at most ``most`` tokens.
 
-        First the unit loses its oldest context sentences.  If this is not enough, a new unit
-        without context begins wherever the next reference no longer fits.
+        First, the oldest context sentences are dropped.  If this is not enough, the unit is divided
+        wherever the next reference no longer fits, and each further unit begins without context.
 
         Raises:
             UserError: a single reference has more than ``most`` tokens.
@@ -375,7 +407,10 @@ class DocumentSearch:
         )
 
     def score_spans(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Score each unit's references as one sequence, and return the scores by sentence."""
+        """Score each unit's references as one sequence, and return the results by sentence.
+
+        The result has the form of :meth:`score`.  Context sentences are left out of it.
+        """
         batch = self.encoder_input(units, models)
         targets = [self.joined_target(units[i]) for i in batch.order]
         target = pad_rows(targets, self.task.target_dictionary).to(batch.device)
@@ -393,12 +428,17 @@ class DocumentSearch:
 
 
 def device_of(models) -> torch.device:
-    """Return the device of an ensemble."""
+    """Return the device on which the models of an ensemble are."""
     return next(models[0].parameters()).device
 
 
 def _with_forced_tokens(units, prefixes, constraints) -> List[DecodingUnit]:
-    """Return the units with the forced prefixes and constraints of their sentences."""
+    """Return the units with the prefixes and constraints of their sentences added.
+
+    Args:
+        units: decoding units of a sample.
+        prefixes, constraints: see :meth:`DocumentSearch.decode`.
+    """
     if prefixes is None and constraints is None:
         return units
     sizes = [unit.num_rows for unit in units]
@@ -413,5 +453,8 @@ def _with_forced_tokens(units, prefixes, constraints) -> List[DecodingUnit]:
 
 
 def stacked(given: Sequence[Optional[Tensor]]) -> Optional[Tensor]:
-    """Stack the tensors of all rows; return None if all entries are None."""
+    """Stack one tensor per row; return None if the entries are None.
+
+    Either all entries are tensors, or all are None.
+    """
     return None if given[0] is None else torch.stack(list(given))

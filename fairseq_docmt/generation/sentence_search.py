@@ -1,4 +1,4 @@
-"""Search strategies: length limits of each batch row, and a faster beam search on the CPU."""
+"""Search strategies with a length limit for each batch row, and a faster beam search on the CPU."""
 
 import math
 from typing import Optional, Sequence, Tuple
@@ -18,18 +18,20 @@ RANKING = (
 
 
 class SentenceSearch(search.Search):
-    """Wrapper of the stock strategy of a generator (beam search, sampling, ...).
+    """Search strategy of fairseq with a length limit per row and a stricter stopping rule.
 
-    The stock generator has one length limit for a whole batch, so the result of a row can depend on
-    the other rows; here each row has its own limit.
+    It wraps a strategy such as beam search or sampling.
 
-    The stock generator also stops as soon as it has ``beam`` finished hypotheses.  Here a row is
-    done when no unfinished hypothesis would beat the worst of the best ``nbest`` finished ones if
-    it ended now with probability 1.  Strategies that do not rank hypotheses and greedy search
-    (beam 1) stop as in fairseq.
+    fairseq's generator has one length limit for a whole batch, so the result of a row can depend on
+    the other rows.  Here each row has its own limit.
+
+    fairseq's generator also stops as soon as it has ``beam`` finished hypotheses.  Here a row is
+    done when no unfinished hypothesis would beat the worst of its ``nbest`` best finished ones by
+    ending at the next step with probability 1.  Greedy search (beam 1) and strategies that do not
+    rank hypotheses, such as sampling, stop as in fairseq.
 
     Args:
-        inner: stock strategy.
+        inner: fairseq's strategy.
         tgt_dict: target dictionary.
         separator: index of ``<sep>``.
         beam: number of hypotheses of each row.
@@ -85,19 +87,19 @@ class SentenceSearch(search.Search):
         context: Optional[Tuple[Tensor, Tensor]] = None,
         marks: Optional[Tensor] = None,
     ) -> None:
-        """Set the limits of the next batch.
+        """Set the length limits and other requirements for the rows of the next batch.
 
-        If a row has a required number of sentences, its limit is divided among them in proportion
-        to their source lengths.  A sentence may also use tokens that earlier sentences have left
-        over, but not the shares of later sentences.
+        If a row must have a certain number of sentences, its limit is divided among them in
+        proportion to their source lengths.  A sentence may also use tokens that earlier sentences
+        have left over, but not the shares of later sentences.
 
         Args:
             limits: (bsz,) maximum number of tokens, without ``</s>``.
             sizes: (bsz, sentences) number of source tokens of each required sentence, padded with
-                0; all 0 for any number of sentences.
+                0.  A row of zeros may have any number of sentences.
             least: (bsz,) minimum number of tokens before ``</s>``, unless the limit is reached.
             context: (bsz,) log-probability and (bsz,) length of the target context, if hypotheses
-                are to be ranked together with it.
+                are to be ranked together with it; otherwise None.
             marks: (bsz,) number of forced tokens before the translation, 0 by default.
         """
         self.context = context
@@ -112,9 +114,13 @@ class SentenceSearch(search.Search):
         self.nothing_new = torch.zeros_like(limits, dtype=torch.bool)
 
     def step(self, step, lprobs, scores, prev_output_tokens=None, original_batch_idxs=None):
-        """Return candidates (scores, tokens, beams) of each row, as fairseq's search strategies do.
+        """Choose the candidates for the next token of each row, as fairseq's strategies do.
 
-        ``lprobs`` (bsz, beam, vocabulary) is masked in place.
+        The arguments are those of fairseq's strategies.  ``lprobs`` (bsz, beam, vocabulary) is
+        changed in place: words that must not follow get minus infinity.
+
+        Returns:
+            scores, tokens and beams of the candidates of each row, each (bsz, candidates).
         """
         rows = original_batch_idxs
         ended = (self.limits[rows] <= step).view(-1, 1).expand(lprobs.shape[:2])
@@ -135,9 +141,9 @@ class SentenceSearch(search.Search):
     def _sampled(self, step: int, lprobs: Tensor, *rest):
         """Sample candidates, even where all allowed words have vanishing probability.
 
-        fairseq draws from probabilities, which are 0 in single precision below e^-104.  If the
-        allowed words together have a probability below e^-20, their probabilities are therefore
-        normalised first.
+        fairseq samples from probabilities, and in single precision these are 0 below e^-104.  If
+        the allowed words together have a probability below e^-20, their probabilities are therefore
+        normalised before sampling.  The scores of the candidates are not affected.
         """
         total = lprobs.logsumexp(dim=2)
         total = total.masked_fill(total > -20, 0.0)
@@ -145,18 +151,19 @@ class SentenceSearch(search.Search):
         return scores + total.gather(1, beams), words, beams
 
     def _end_rows(self, step: int, rows: Tensor, scores: Tensor, words: Tensor, beams: Tensor):
-        """Determine the batch rows that are done, and end them with dummy hypotheses if needed.
+        """Find the batch rows that are done, and end them with dummy hypotheses if needed.
 
-        The generator checks whether a row is finished only if a hypothesis ends.  A row that is
-        done without such a hypothesis therefore gets a dummy one, which is dropped later.
+        The generator checks whether a row is done only when one of its hypotheses ends.  If none
+        ends in a row that is done, the row therefore gets a dummy hypothesis, which is dropped
+        later.
 
         Args:
             step: number of tokens of each hypothesis before this step.
-            rows: (bsz,) rows of the batch that are not done.
+            rows: (bsz,) indices of the batch rows that are still searched.
             scores, words, beams: (bsz, candidates) chosen candidates, in the generator's order.
 
         Returns:
-            scores, words and beams with the dummy hypotheses.
+            scores, words and beams, with dummy hypotheses as first candidates where needed.
         """
         ends = words.eq(self.eos) & scores.ne(-math.inf)
         new = self.normalised(scores, step + 1, rows).masked_fill(~ends, -math.inf)[:, : self.beam]
@@ -172,10 +179,10 @@ class SentenceSearch(search.Search):
         return scores, words, beams
 
     def normalised(self, scores: Tensor, length: int, rows) -> Tensor:
-        """Return ranking scores: summed log-probabilities divided by ``length ** len_penalty``.
+        """Return the scores by which hypotheses are ranked.
 
-        If hypotheses are ranked together with their target context, its score and length are added
-        first.
+        These are sums of log-probabilities, divided by ``length ** len_penalty``.  If hypotheses
+        are ranked together with their target context, its score and length are added first.
 
         Args:
             scores: (n, ...) sums of log-probabilities for n batch rows, or a scalar for one row.
@@ -192,10 +199,15 @@ class SentenceSearch(search.Search):
     def _keep_counts(self, lprobs, tokens, rows, step: int, ended: Tensor) -> None:
         """Enforce the required number of sentences by forbidding ``</s>`` or ``<sep>``.
 
-        ``</s>`` is forbidden before the last sentence, ``<sep>`` within the last.  A sentence that
-        has used up its share of the length limit must end with ``<sep>``.
+        ``</s>`` is forbidden before the last sentence, and ``<sep>`` within the last.  A sentence
+        that has used up its share of the length limit must end with ``<sep>``.  Rows that may have
+        any number of sentences are not changed.
 
         Args:
+            lprobs: (bsz, beam, vocabulary) log-probabilities, changed in place.
+            tokens: (bsz * beam, any) hypotheses so far.
+            rows: (bsz,) indices of the batch rows that are still searched.
+            step: number of tokens of each hypothesis.
             ended: (bsz, beam) True for hypotheses of rows that have reached their total limit.
         """
         finished = tokens.eq(self.separator).sum(1).view(ended.shape)
@@ -209,11 +221,11 @@ class SentenceSearch(search.Search):
         _allow_only(self.separator, lprobs, counted & at_limit & ~in_last & ~ended)
 
     def init_constraints(self, batch_constraints: Optional[Tensor], beam_size: int):
-        """Initialize constraint states for constrained decoding (if supported)."""
+        """Initialize the constraint states for constrained decoding, if supported."""
         return self.inner.init_constraints(batch_constraints, beam_size)
 
     def prune_sentences(self, batch_idxs: Tensor):
-        """Keep only the constraints of the rows ``batch_idxs``, as all other rows are done."""
+        """Keep only the constraint states of the rows ``batch_idxs``; the other rows are done."""
         return self.inner.prune_sentences(batch_idxs)
 
     def update_constraints(self, active_hypos: Tensor):
@@ -241,17 +253,17 @@ BLOCK = 128
 
 
 class FewWordsBeamSearch(BeamSearch):
-    """fairseq's beam search, restricted to the best words of each beam.
+    """fairseq's beam search, made faster on a CPU by looking only at the best words of each beam.
 
-    The result is the same, as no other words can be chosen.  On a CPU, fairseq's copy and sort of
-    the probabilities of all words at every step takes as long as a layer of the model.
+    The result is the same, because no other words can be chosen.  At every step, fairseq copies and
+    sorts the probabilities of all words; on a CPU this takes as long as a layer of the model.
     """
 
     def step(self, step, lprobs, scores, prev_output_tokens=None, original_batch_idxs=None):
         """Return the candidates that fairseq's beam search would choose.
 
-        On a CPU, a large vocabulary is first reduced to the best words of each beam.  ``lprobs`` is
-        (bsz, beams, vocabulary).
+        The arguments are those of fairseq's beam search; ``lprobs`` is (bsz, beams, vocabulary).
+        On a CPU, a large vocabulary is first reduced to the best words of each beam.
         """
         rest = (scores, prev_output_tokens, original_batch_idxs)
         # fairseq chooses twice as many candidates as beams, and at most all words but one.
@@ -266,9 +278,9 @@ class FewWordsBeamSearch(BeamSearch):
 def most_likely(lprobs: Tensor, number: int):
     """Return the ``number`` highest values of the last dimension and their indices, like ``topk``.
 
-    The dimension is divided into blocks of BLOCK values.  Only the blocks with the highest maxima
-    and the incomplete block at the end are searched.  The dimension must be several times
-    ``number * BLOCK``.
+    This is faster than ``topk`` for a long dimension.  The dimension is divided into blocks of
+    BLOCK values.  Only the blocks with the highest maxima and the incomplete block at the end are
+    searched.  The dimension must be several times ``number * BLOCK`` long.
     """
     blocks = lprobs.size(-1) // BLOCK
     body = lprobs[..., : blocks * BLOCK].unflatten(-1, (blocks, BLOCK))

@@ -1,6 +1,7 @@
-"""Stock sequence generators with a length limit for each batch row.
+"""fairseq's sequence generators with a length limit for each batch row.
 
-Their searches stop only when no unfinished hypothesis would be among the best if it ended now.
+Their searches stop only when no unfinished hypothesis could be among the best by ending at the next
+step.
 """
 
 import logging
@@ -21,17 +22,18 @@ logger = logging.getLogger(__name__)
 
 
 class RowLimits(NamedTuple):
-    """Length limits, sentence counts and target context of each row of a batch.
+    """Length limits, required sentences and target context for the rows of a batch.
 
     Attributes:
-        most: maximum number of tokens of the output, without ``</s>``.
-        sentences: numbers of source tokens of the sentences that a row must have; empty if it may
-            have any number of sentences. None if this holds for all rows.
-        marks: number of forced tokens before the translation (language tag, ``<bod>``), which do
-            not count towards ``--min-len``.
+        most: maximum number of tokens of each row's output, without ``</s>``.
+        sentences: for each row, the numbers of source tokens of the sentences that its output must
+            have.  The list of a row is empty if it may have any number of sentences.  None if this
+            holds for all rows.
+        marks: number of forced tokens before each translation (language tag, ``<bod>``), which do
+            not count towards ``--min-len``; None if there are none.
         context: (bsz,) log-probability and (bsz,) length of the target context, if hypotheses are
-            to be ranked together with it.
-        before: previous target sentences, without ``</s>``, for a language model.
+            to be ranked together with it; otherwise None.
+        before: previous target sentences of each row, without ``</s>``, for a language model.
     """
 
     most: Sequence[int]
@@ -44,16 +46,16 @@ class RowLimits(NamedTuple):
 class _DocumentGenerator:
     """Mixin that gives fairseq's generators a length limit per row and a stricter stopping rule.
 
-    A row ends when no unfinished hypothesis can win, not when ``beam`` hypotheses are finished; see
-    :class:`~fairseq_docmt.generation.sentence_search.SentenceSearch`.
+    The search for a row ends when no unfinished hypothesis can win, not when ``beam`` hypotheses
+    are finished; see :class:`~fairseq_docmt.generation.sentence_search.SentenceSearch`.
 
     Args:
-        models, tgt_dict, **options: arguments of the stock generator.
+        models, tgt_dict, **options: arguments of fairseq's generator.
         separator: index of ``<sep>``.
         nbest: number of hypotheses to print for each sentence.
-        ensemble: ensemble that replaces the stock one, or None.
+        ensemble: ensemble to decode with; None for fairseq's own.
         forbidden: indices of symbols that are never generated within a translation.
-        lm_model: language model, the same as in the ensemble; or None.
+        lm_model: language model for shallow fusion, the one given to ``ensemble``; or None.
     """
 
     def __init__(
@@ -93,11 +95,17 @@ class _DocumentGenerator:
         self._done: List[bool] = []
 
     def most_tokens(self, source_tokens: int, sentences: int) -> int:
-        """Return the length limit ``a * source_tokens + b * sentences`` of ``--max-len-*``."""
+        """Return the length limit of an output, from ``--max-len-a`` and ``--max-len-b``.
+
+        It is ``a * source_tokens + b * sentences``, as the options apply to single sentences.
+        """
         return max(0, int(self._most_tokens_a * source_tokens + self._most_tokens_b * sentences))
 
     def generate(self, models, sample: dict, limits: Optional[RowLimits] = None, **kwargs):
-        """Search as fairseq does, but within each row's limits; truncate forced prefixes to fit."""
+        """Search as fairseq does, but within the limits of each row.
+
+        A forced prefix that exceeds the limit of its row is truncated.
+        """
         if limits is not None:
             prefixes = kwargs.get("prefix_tokens")
             self._restrict(limits, sample["net_input"], prefixes)
@@ -157,8 +165,8 @@ class _DocumentGenerator:
     ) -> List[int]:
         """Add finished hypotheses to their rows, and return the rows that are now done.
 
-        If the strategy ranks hypotheses, a row keeps the ``beam_size`` best ones, not the first
-        ones as in fairseq.
+        In beam search a row keeps its ``beam_size`` best hypotheses, and not the first ones as in
+        fairseq.  The arguments and the form of the result are those of fairseq's method.
         """
         batch = (tokens, scores, finalized, finished, beam_size, attn, src_lengths, max_len)
         if not self.search.keeps_best:
@@ -178,7 +186,7 @@ class _DocumentGenerator:
         return newly_finished
 
     def _count_context(self, new: Iterable[List[Dict[str, Tensor]]]) -> None:
-        """Include the target context in the scores of new hypotheses, if it counts for ranking."""
+        """Add the target context to the scores of new hypotheses, if they are ranked with it."""
         if self.search.context is None:
             return
         for row, hypotheses in enumerate(new):
@@ -191,9 +199,9 @@ class _DocumentGenerator:
     ) -> bool:
         """Return whether the search for a batch row is done.
 
-        If hypotheses are ranked, it is done at ``max_len``, or earlier if no unfinished hypothesis
-        could be among the n best by ending at the next step.  Sampling, diverse and greedy search
-        stop as in fairseq, with ``beam_size`` hypotheses.
+        In beam search, a row is done at ``max_len``, or earlier if no unfinished hypothesis could
+        be among the n best by ending at the next step.  Sampling, diverse and greedy search stop
+        as in fairseq, with ``beam_size`` hypotheses.
         """
         if self.search.keeps_best:
             return step == max_len or self._done[unfin_idx]
@@ -201,7 +209,13 @@ class _DocumentGenerator:
 
 
 def _merge(finalized: List[list], new: List[list], most: int) -> None:
-    """Add new hypotheses to their rows and keep the best ``most`` of each row."""
+    """Add new hypotheses to those of their rows, and keep the best ``most`` of each row.
+
+    Args:
+        finalized: finished hypotheses of each row, changed in place.
+        new: hypotheses of each row that have just been finished.
+        most: maximum number of hypotheses of a row.
+    """
     rows = [row for row, hypotheses in enumerate(new) if hypotheses]
     for row in rows:
         finalized[row].extend(new[row])
@@ -223,19 +237,24 @@ class DocumentGenerator(_DocumentGenerator, sequence_generator.SequenceGenerator
 class DocumentGeneratorWithAlignment(
     _DocumentGenerator, sequence_generator.SequenceGeneratorWithAlignment
 ):
-    """fairseq's generator of alignments, extended like :class:`DocumentGenerator`."""
+    """fairseq's generator with alignments, extended like :class:`DocumentGenerator`."""
 
     def generate(self, models, sample: dict, limits: Optional[RowLimits] = None, **kwargs):
-        """Search within each row's limits; drop the copies of hypotheses added for alignment."""
+        """Search within the limits of each row, and return hypotheses with alignments.
+
+        To compute alignments, fairseq needs ``beam_size`` hypotheses in every row.  Rows with fewer
+        are filled up with copies (see :meth:`_prepare_batch_for_alignment`), which are removed from
+        the result.
+        """
         self._first = kwargs.get("bos_token")
         found = super().generate(models, sample, limits=limits, **kwargs)
         return [hypotheses[:number] for hypotheses, number in zip(found, self._numbers)]
 
     def _prepare_batch_for_alignment(self, sample, hypothesis):
-        """Prepare the batch for computing alignments, with ``beam_size`` hypotheses per source.
+        """Prepare the batch from which fairseq computes alignments.
 
-        fairseq expects this number: a source with fewer hypotheses gets copies of its last one.
-        The decoder input begins with the same token as in the search.
+        fairseq expects ``beam_size`` hypotheses for each source, so a source with fewer ones gets
+        copies of its last one.  The decoder input begins with the same token as in the search.
         """
         self._numbers = [len(hypotheses) for hypotheses in hypothesis]
         for hypotheses in hypothesis:
@@ -248,10 +267,10 @@ class DocumentGeneratorWithAlignment(
 
 
 class SentenceNgramBlock(NGramRepeatBlock):
-    """fairseq's n-gram blocker, applied to repetitions within the current sentence.
+    """fairseq's n-gram blocker, limited to repetitions within the current sentence.
 
-    Without its CUDA extension, fairseq's blocker compares the padding after a hypothesis, and so
-    blocks nothing.
+    It does not use fairseq's CUDA extension.  Without the extension, fairseq's own blocker compares
+    the padding after a hypothesis, and so blocks nothing.
 
     Args:
         no_repeat_ngram_size: number of tokens of an n-gram.
@@ -263,13 +282,15 @@ class SentenceNgramBlock(NGramRepeatBlock):
         self.separator = separator
 
     def forward(self, tokens, lprobs, bsz: int, beam_size: int, step: int):
-        """Forbid the words that would complete an n-gram for the second time.
+        """Forbid words that would repeat an n-gram of the current sentence.
 
         If only one word is allowed, such as the next word of a forced prefix, it stays allowed.
 
         Args:
             tokens: (bsz * beams, any) hypotheses, with ``step`` tokens after the first.
             lprobs: (bsz * beams, V) log-probabilities of the next word, changed in place.
+            bsz, beam_size: numbers of batch rows and of beams, not used here.
+            step: number of tokens that each hypothesis has so far.
 
         Returns:
             lprobs.

@@ -19,10 +19,12 @@ logger = logging.getLogger(__name__)
 class SequentialSearch(DocumentSearch):
     """Search that translates one sentence at a time, after reading its target context.
 
-    A window has one sentence to translate, and its target context was translated in earlier
-    batches.  In a document or a part of one, all sentences are translated in turn.  Where
-    translations leave too few target positions for another sentence, a window loses its oldest
-    sentences, and in a document a new unit without context begins.
+    A unit is a window, a document or a part of a document.  In a window only the last sentence is
+    translated; its target context was translated in earlier batches.  In a document or part, all
+    sentences are translated in turn.
+
+    The translations before a sentence may leave too few target positions for it.  A window then
+    loses its oldest sentences, while a document continues with a new unit without context.
     """
 
     decoding = "sequential"
@@ -41,7 +43,7 @@ class SequentialSearch(DocumentSearch):
 
     @property
     def keeps_order(self) -> bool:
-        """Whether units are windows, which need the translations of earlier windows."""
+        """Whether units are windows, whose context is translated in earlier windows."""
         return self.window is not None and self.window > 1
 
     def begin(self, units: int) -> None:
@@ -63,7 +65,12 @@ class SequentialSearch(DocumentSearch):
         self.translated = {}
 
     def ensemble_of(self, models, lm_model=None) -> PrefixEnsemble:
-        """Return an ensemble whose decoders read target context before the search."""
+        """Return an ensemble whose decoders read target context before the search.
+
+        Args:
+            models: models of the ensemble.
+            lm_model: language model for shallow fusion, or None.
+        """
         score_prefix = self.task.cfg.normalize_with_context
         symbols = self.eos, self.formats.target.separator, self.pad
         return PrefixEnsemble(models, *symbols, score_prefix, lm_model)
@@ -85,7 +92,10 @@ class SequentialSearch(DocumentSearch):
         return results
 
     def _with_room(self, generator, unit: DecodingUnit) -> DecodingUnit:
-        """Drop a unit's oldest context until its first sentence has room for a translation."""
+        """Shorten the context of a unit until its first sentence has room for a translation.
+
+        The oldest context sentences are dropped first.  The shortened unit is returned.
+        """
         shorter = unit
         while shorter.num_context and not self._has_room(
             generator, shorter, 0, self._context(shorter)
@@ -95,9 +105,13 @@ class SequentialSearch(DocumentSearch):
         return shorter
 
     def _translate_as_far_as_possible(self, generator, units) -> List[NBestLists]:
-        """Translate the first sentence of each unit, and those after it that fit the decoder.
+        """Translate the sentences of each unit until the target positions are filled.
 
-        The translation of a unit stops at the first sentence for which :meth:`_has_room` is False.
+        The first sentence of a unit is always translated.  The translation of a unit stops before
+        the first later sentence for which :meth:`_has_room` is False.
+
+        Returns:
+            For each unit, the n-best lists of the sentences that have been translated.
         """
         generator.model.begin_documents()
         return self._without_future(
@@ -107,10 +121,16 @@ class SequentialSearch(DocumentSearch):
         )
 
     def _has_room(self, generator, unit: DecodingUnit, row: int, before: List[Tensor]) -> bool:
-        """Return whether sentence ``row`` fits the target positions after its context ``before``.
+        """Return whether a sentence fits the target positions of the models after its context.
 
-        The room required is the sentence's length limit, but at most 2 n + 10 tokens for n source
-        tokens, as few translations are longer.
+        The room it needs is its length limit, but at most 2 n + 10 tokens for n source tokens, as
+        few translations are longer.
+
+        Args:
+            generator: generator with the maximum length.
+            unit: unit with the sentence.
+            row: number of the sentence among the sentences that the unit translates.
+            before: previous target sentences, without ``</s>``.
         """
         size = len(unit.source[unit.num_context + row])
         read = self.formats.target.prefix_size(before, unit.at_start)
@@ -118,7 +138,10 @@ class SequentialSearch(DocumentSearch):
         return generator.max_len - 1 - read >= wanted
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Score each sentence's reference, given the source that translating it would read."""
+        """Score the reference of each sentence, given the source up to this sentence.
+
+        This is the same source that is read when the sentence is translated.
+        """
         return self._without_future(units, lambda shown, _: self.score_spans(scorer, models, shown))
 
     def _without_future(
@@ -129,17 +152,21 @@ class SequentialSearch(DocumentSearch):
     ) -> List[NBestLists]:
         """Decode units sentence by sentence, each given the source up to this sentence.
 
-        Herold and Ney (2023), section 3.4.  The source grows with each sentence and is encoded
-        again, apart from states that ``decode`` can reuse.
+        This follows Herold and Ney (2023), section 3.4.  The source grows with each sentence and is
+        encoded again each time, apart from states that ``decode`` can reuse.
 
         Args:
             units: units to decode.
-            decode: function that takes units, each ending with the sentence to decode, and their
-                indices in ``units`` (None if every unit has one sentence to decode), and returns
-                n-best lists.
-            has_room: function that tells whether a further sentence can be decoded, given a unit,
-                the index of the sentence and its target context; if not, the rest of the unit is
+            decode: function that decodes one sentence of each unit and returns n-best lists.  It
+                gets shortened units, which end with the sentence to decode, and their indices in
+                ``units``.  If every unit has only one sentence to decode, it gets ``units`` and
+                None.
+            has_room: function that returns whether another sentence can be decoded, given the unit,
+                the number of the sentence and its target context.  If not, the rest of the unit is
                 left out.
+
+        Returns:
+            For each unit, the n-best lists of the sentences that have been decoded.
         """
         if all(unit.num_rows == 1 for unit in units):
             return decode(units, None)
@@ -166,11 +193,18 @@ class SequentialSearch(DocumentSearch):
     def _translate(
         self, generator, units: List[DecodingUnit], growing: Optional[List[int]] = None
     ) -> List[NBestLists]:
-        """Translate the sentences of each unit in turn, with all units in one batch if possible.
+        """Translate the sentences of each unit in turn, and return their n-best lists.
+
+        All units are in one batch if the decoders can read prefixes of different lengths in
+        parallel.  Otherwise each unit is translated by itself.
+
+        A document may be translated in several calls, each with one sentence more.  If ``growing``
+        is given, the states of the previous call are reused where the models allow it.
 
         Args:
-            growing: number of each unit's document, the same in all calls, to reuse the states of
-                earlier calls with fewer sentences; None if nothing is to be reused.
+            generator: generator of this package.
+            units: units to translate.
+            growing: number of each unit's document, the same in all calls; None to reuse no states.
         """
         ensemble: PrefixEnsemble = generator.model
         if not ensemble.side_by_side and len(units) > 1:
@@ -187,7 +221,18 @@ class SequentialSearch(DocumentSearch):
         return batch.in_order_of_units(self._write(generator, in_batch, batch.net_input))
 
     def _write(self, generator, units: List[DecodingUnit], net_input: dict) -> List[NBestLists]:
-        """Search sentence by sentence, and append each translation to the decoder prefix."""
+        """Translate sentence by sentence, and let the decoders read each translation.
+
+        The translation of a unit ends early if there is no room for its next sentence.
+
+        Args:
+            generator: generator whose ensemble has read the target context of each unit.
+            units: units to translate.
+            net_input: encoder input, with a row for each unit.
+
+        Returns:
+            For each unit, the n-best lists of the sentences that have been translated.
+        """
         ensemble, device = generator.model, net_input["src_tokens"].device
         results: List[NBestLists] = [[] for _ in units]
         before = [list(self._context(unit)) for unit in units]
@@ -223,10 +268,12 @@ class SequentialSearch(DocumentSearch):
     def _write_sentence(
         self, generator, current, before: List[List[Tensor]], net_input: dict
     ) -> List[List[Hypothesis]]:
-        """Translate one sentence of each unit, and return the hypotheses for each.
+        """Translate one sentence of each unit, and return its hypotheses.
 
         Args:
-            current: pairs of a unit and the index of a sentence among those that it translates.
+            generator: generator whose ensemble has read the target context.
+            current: for each unit, a pair of the unit itself and the number of the sentence to
+                translate now, counted among the sentences that the unit translates.
             before: previous target sentences of each unit.
             net_input: encoder input, with a row for each unit.
         """
@@ -259,10 +306,10 @@ class SequentialSearch(DocumentSearch):
         return min(generator.most_tokens(len(unit.source[unit.num_context + row]), 1), left)
 
     def _aligned(self, hypothesis: Hypothesis, unit: DecodingUnit, row: int) -> Hypothesis:
-        """Return a hypothesis with only the alignment to its own source sentence.
+        """Return a hypothesis whose alignment covers only its own source sentence.
 
-        The source sentence is number ``row`` of those to translate; aligned positions are counted
-        from its first token.
+        Source positions are counted from the first token of this sentence, which is number ``row``
+        of the sentences that the unit translates.
         """
         places = self.formats.source.places(map(len, unit.source), unit.at_start)
         own = places[unit.num_context + row]
@@ -272,13 +319,21 @@ class SequentialSearch(DocumentSearch):
     # ---- target context ------------------------------------------------------------------------
 
     def _first_tokens(self, units: List[DecodingUnit]) -> Tensor:
-        """Return the (bsz, n) target context of each unit: ``</s> s1 <sep> s2 <sep>``."""
+        """Return the (bsz, n) padded tokens that the decoders read before the first search.
+
+        These are the marks at the beginning and the target context, such as ``</s> s1 <sep> s2
+        <sep>``.
+        """
         target = self.formats.target
         rows = [target.prefix(self._context(unit), unit.at_start) for unit in units]
         return pad_rows(rows, target.dictionary)
 
     def _context(self, unit: DecodingUnit) -> List[Tensor]:
-        """Return the translations of the context sentences of a unit."""
+        """Return the translations of a unit's context sentences, without ``</s>``.
+
+        Raises:
+            RuntimeError: the context has not been translated yet.
+        """
         if unit.target_context is not None:
             return unit.target_context
         wanted = unit.num_context
@@ -293,7 +348,11 @@ class SequentialSearch(DocumentSearch):
         return known[-wanted:]
 
     def _keep_context(self, unit: DecodingUnit, tokens: Tensor) -> None:
-        """Keep a translation as target context of the next windows of its document."""
+        """Keep a translation as target context for the next windows of its document.
+
+        Nothing is kept if units are not windows with context, or if the unit has a target context
+        of its own.
+        """
         if not self.keeps_order or unit.target_context is not None:
             return
         known = self.translated.get(unit.document, []) if unit.position > 0 else []
@@ -302,8 +361,9 @@ class SequentialSearch(DocumentSearch):
     def _forget_finished(self, units: List[DecodingUnit]) -> None:
         """Forget the translations of documents that have no sentence in this sample.
 
-        Documents are decoded side by side from beginning to end.  Only the document with the
-        highest number is kept longer, as interactive input may continue it.
+        Documents are decoded side by side from beginning to end, so these documents have ended.
+        Only the document with the highest number is kept longer, because interactive input may
+        continue it.
         """
         kept = {unit.document for unit in units}
         if self.translated:
@@ -314,7 +374,7 @@ class SequentialSearch(DocumentSearch):
 class FullSourceSearch(SequentialSearch):
     """Search that translates one sentence at a time, given the source of the whole document.
 
-    If a document is cut into parts, a sentence is translated given the source of its part.
+    If a document is divided into parts, a sentence is translated given the source of its part.
     """
 
     decoding = "sequential-full-source"
@@ -329,5 +389,8 @@ class FullSourceSearch(SequentialSearch):
 
 
 def _of_rows(given):
-    """Stack ``tensor[row]`` of all pairs (tensor, row); return None if the tensors are None."""
+    """Stack ``tensor[row]`` of all pairs (tensor, row); return None if the tensors are None.
+
+    The tensors are prefixes or constraints of units, and the rows are numbers of sentences.
+    """
     return stacked([None if rows is None else rows[row] for rows, row in given])

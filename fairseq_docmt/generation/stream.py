@@ -22,13 +22,13 @@ logger = logging.getLogger(__name__)
 class StreamEnsemble(FusedEnsemble):
     """Ensemble whose encoders get the document state of each row.
 
-    ``net_input`` has ``streams``: for each model a dict with ``starts`` (bsz,), True for rows that
-    begin a document, and ``doc_state``, the states after the previous sentences, or None if all
-    rows begin a document.
+    ``net_input`` contains ``streams``, a list with a dict for each model.  Its entry ``starts``
+    (bsz,) is True for rows that begin a document.  Its entry ``doc_state`` has the states after the
+    previous sentences; it is None if all rows begin a document.
 
     Args:
         models: models of the ensemble.
-        lm_model: language model that reads the same hypotheses, or None.
+        lm_model: language model for shallow fusion, or None.
     """
 
     def __init__(self, models, lm_model=None):
@@ -36,7 +36,7 @@ class StreamEnsemble(FusedEnsemble):
         self._encoder_outs: list = []
 
     def forward_encoder(self, net_input):
-        """Return the encoder outputs, given the document states."""
+        """Return the encoder output of each model, computed with the document states."""
         rest = {key: value for key, value in net_input.items() if key != "streams"}
         self._encoder_outs = [
             model.encoder.forward_torchscript({**rest, **stream})
@@ -48,7 +48,7 @@ class StreamEnsemble(FusedEnsemble):
         """Return each model's document state after the sentences that were encoded last.
 
         Args:
-            previous_tokens: (rows, T) right-padded decoder input of these sentences.
+            previous_tokens: (rows, T) target sentences as decoder input, right-padded.
         """
         return [
             state_after(model, previous_tokens, encoder_out)
@@ -57,7 +57,14 @@ class StreamEnsemble(FusedEnsemble):
 
 
 class _WithStream(nn.Module):
-    """Model wrapper for fairseq's scorer; supplies the document state and keeps the new one."""
+    """Model wrapper for scoring, which passes the document state to the model.
+
+    Afterwards, the attribute ``doc_state`` has the state after the scored sentences.
+
+    Args:
+        model: model with a document state.
+        stream: dict of the model in ``streams``, see :class:`StreamEnsemble`.
+    """
 
     def __init__(self, model, stream: dict):
         super().__init__()
@@ -75,9 +82,9 @@ class _WithStream(nn.Module):
 class StreamSearch(JointSearch):
     """Search that translates the sentences of a document in turn, given the document state.
 
-    Documents are decoded side by side from beginning to end, so a document state is dropped after
-    the first sample without this document.  Only the state of the document with the highest number
-    is kept longer, as interactive input may continue it.
+    Documents are decoded side by side from beginning to end.  If a batch has no sentence of a
+    document, the document has ended, and its state is dropped.  Only the state of the document with
+    the highest number is kept longer, because interactive input may continue it.
     """
 
     decoding = "stream"
@@ -98,14 +105,20 @@ class StreamSearch(JointSearch):
         self.doc_states, self.translated = {}, {}
 
     def ensemble_of(self, models, lm_model=None) -> StreamEnsemble:
-        """Return an ensemble that passes document states to its encoders.
+        """Return an ensemble whose encoders get the document states.
 
-        ``lm_model`` is a language model that reads the same hypotheses, or None.
+        Args:
+            models: models of the ensemble.
+            lm_model: language model for shallow fusion, or None.
         """
         return StreamEnsemble(models, lm_model)
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Search for translations and update the document states with the best hypotheses."""
+        """Translate units, and update the document states after each batch of sentences.
+
+        The states are computed from the best hypotheses or, with ``--gold-context``, from the
+        references.
+        """
 
         def translate(wave):
             streams = {"streams": self._streams(models, wave)}
@@ -125,17 +138,27 @@ class StreamSearch(JointSearch):
         return self._by_waves(units, translate)
 
     def _states_after(self, generator, wave, chosen: List[Tensor]) -> List[DocumentState]:
-        """Return each model's document state after a batch of sentences and their translations."""
+        """Return each model's document state after the sentences of a batch.
+
+        Args:
+            generator: generator whose ensemble has just encoded these sentences.
+            wave: units of the batch, one sentence each.
+            chosen: target sentence of each unit, without ``</s>``.
+        """
         previous = self.decoder_input(wave, chosen)
         return generator.model.next_doc_state(previous.to(device_of(generator.model.models)))
 
     def _warn_if_equal(self, states, of_own, chosen: List[Tensor], own: List[Tensor]) -> None:
-        """If the states ignore the target text, warn once that ``--gold-context`` has no effect.
+        """Warn that ``--gold-context`` has no effect, if the document states ignore the target.
+
+        The check is made only once, in the first batch with a translation that differs from its
+        reference.
 
         Args:
-            states, of_own: document states after references and after own translations.
-            chosen, own: references and own translations; if they are all equal, a later batch is
-                checked instead.
+            states: each model's document state after the references.
+            of_own: each model's document state after the translations.
+            chosen: references of the batch.
+            own: translations of the batch.
         """
         if all(map(torch.equal, chosen, own)):
             return
@@ -145,13 +168,16 @@ class StreamSearch(JointSearch):
             logger.warning("--gold-context has no effect: this model reads no target context")
 
     def _translated(self, unit: DecodingUnit) -> List[Tensor]:
-        """Return the list of earlier translations of a unit's document; the caller extends it."""
+        """Return the list of earlier translations in a unit's document, which the caller extends.
+
+        The list is empty for the first sentence of a document.
+        """
         if unit.position == 0:
             self.translated[unit.document] = []
         return self.translated.setdefault(unit.document, [])
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Score references and update the document states with them."""
+        """Score the references of units, and update the document states with the references."""
 
         def score(wave):
             pairs = zip(models, self._streams(models, wave))
@@ -164,13 +190,18 @@ class StreamSearch(JointSearch):
     def _by_waves(
         self, units, decode: Callable[[list], Tuple[List[NBestLists], List[DocumentState]]]
     ) -> List[NBestLists]:
-        """Decode in batches with at most one sentence per document; return the results by unit.
+        """Decode units in batches with at most one sentence per document.
 
-        A batch is sorted by source length, the longest first.
+        The document states after a batch are kept for the next one.  Each batch is sorted by source
+        length, the longest first.
 
         Args:
             units: units of one sentence each.
-            decode: function that returns the results of a batch and each model's document states.
+            decode: function that decodes a batch of units, and returns their results and each
+                model's document state after them.
+
+        Returns:
+            Result of each unit.
         """
         results = [None] * len(units)
         for wave in _waves(units):
@@ -182,10 +213,11 @@ class StreamSearch(JointSearch):
         return results
 
     def _streams(self, models, wave) -> List[dict]:
-        """Return for each model a dict with ``starts`` and ``doc_state``.
+        """Return for each model the dict with which its encoder continues the documents.
 
-        ``starts`` (bsz,) is True for rows without an earlier document state.  ``doc_state`` has
-        the states of the rows, arbitrary where ``starts`` is True; None if it is True everywhere.
+        Its entry ``starts`` (bsz,) is True for rows without an earlier document state.  Its entry
+        ``doc_state`` has the states of the rows, arbitrary where ``starts`` is True; it is None if
+        ``starts`` is True everywhere.
         """
         device = device_of(models)
         continues = [u.position > 0 and u.document in self.doc_states for u in wave]
@@ -209,7 +241,11 @@ class StreamSearch(JointSearch):
 
 
 def _waves(units) -> List[List[int]]:
-    """Group the indices of units into waves: lists with at most one unit of each document."""
+    """Group units, in their order, so that no group has two units of the same document.
+
+    Returns:
+        Indices of the units of each group.
+    """
     waves, seen = [], set()
     for number, unit in enumerate(units):
         if not waves or unit.document in seen:

@@ -53,11 +53,11 @@ PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float
 
 
 class Translation(NamedTuple):
-    """One translation of a sentence from the n-best list of a search.
+    """One translation of a sentence, an entry of its n-best list.
 
     Attributes:
         text: the translation.
-        score: score of the search as ``fairseq-generate`` prints it, in base 2.
+        score: score of the translation, in base 2 as printed by ``fairseq-generate``.
         token_scores: scores of the subwords and of the end of the sentence, in base 2.
         alignment: with ``print_alignment="hard"``, the aligned pairs (source position, target
             position) of subwords, counted from 0; None if there are none.
@@ -70,7 +70,7 @@ class Translation(NamedTuple):
 
 
 class _Conversion(NamedTuple):
-    """Tokenizer or BPE with the methods that fairseq's hub interface calls."""
+    """Tokenizer or BPE, with the two methods that fairseq's hub interface calls."""
 
     encode: Callable[[str], str]
     decode: Callable[[str], str]
@@ -88,8 +88,8 @@ OF_LOADING = ("retain_dropout", "retain_dropout_modules")
 class DocumentTranslator:
     """Translator that applies a trained model to documents, each a list of sentences.
 
-    It wraps fairseq's hub interface; the output is that of ``fairseq-generate`` with the
-    same options.  Threads can share a translator: its calls then run one after another.
+    It wraps fairseq's hub interface and gives the same output as ``fairseq-generate`` with the same
+    options.  Threads can share a translator; their calls then run one after another.
 
     >>> documents = [["w1 w2", "w3 w4 w5"], ["w6"]]
     >>> [len(document) for document in translator.translate(documents, beam=2)]
@@ -103,7 +103,8 @@ class DocumentTranslator:
     (3, True)
 
     Args:
-        hub: stock hub interface with a model of a document task.
+        hub: fairseq's hub interface with a model of a document task; :meth:`from_pretrained`
+            creates it.
     """
 
     def __init__(self, hub: hub_utils.GeneratorHubInterface):
@@ -122,6 +123,10 @@ class DocumentTranslator:
     ) -> "DocumentTranslator":
         """Load a checkpoint, or several joined by ``:`` as an ensemble.
 
+        By default, the translator takes and returns raw text if ``data`` was made by
+        data_prep/prepare.py.  Otherwise it takes and returns text in the form that was given to
+        ``fairseq-preprocess``.  With ``tokenizer=None, bpe=None`` it always does the latter.
+
         Args:
             checkpoint: path of the checkpoint file.
             data: directory with the dictionaries; by default the directory used in training.
@@ -130,9 +135,7 @@ class DocumentTranslator:
             **options: options of the task, of text processing and of the search, such as
                 ``decoding="window"``, ``lenpen=0.6``, ``tokenizer="moses"``, ``source_lang="de"``,
                 ``bpe="subword_nmt"``, ``bpe_codes="codes"`` or ``bpe="sentencepiece"``,
-                ``sentencepiece_model="sentencepiece.model"``.  By default ``translate`` takes and
-                returns raw text if ``data`` was made by data_prep/prepare.py, else text as it was
-                given to ``fairseq-preprocess``; ``tokenizer=None, bpe=None`` forces the latter.
+                ``sentencepiece_model="sentencepiece.model"``.
 
         Raises:
             UserError: a file is missing, an option is unknown or contradicts the checkpoint, or the
@@ -228,15 +231,15 @@ class DocumentTranslator:
         beam: Optional[int] = None,
         **options,
     ) -> List[List[List[Translation]]]:
-        """Translate documents and return the best translations of each sentence.
+        """Translate documents, and return the best translations of each sentence.
 
         Args:
             documents, beam, **options: see :meth:`translate`.
-            nbest: number of translations of a sentence; there can be fewer if sentences are
-                translated together, as outputs may differ only in other sentences.
+            nbest: number of translations per sentence.  If several sentences are translated in one
+                output, there can be fewer, as outputs may differ only in the other sentences.
 
         Returns:
-            For each sentence of each document, a list of translations, the best first.
+            For each document, a list with the translations of each sentence, the best first.
 
         Raises:
             UserError: see :meth:`translate`.
@@ -253,7 +256,7 @@ class DocumentTranslator:
             return self._found(documents, beam, nbest, options)
 
     def _check_options(self, options: dict) -> None:
-        """Check the options of a search.
+        """Check the options that are given for a search.
 
         Raises:
             UserError: an option is unknown, belongs to :meth:`from_pretrained`, or has a value of
@@ -286,9 +289,9 @@ class DocumentTranslator:
         at_once: int = 1,
         **options,
     ) -> Iterator[List[str]]:
-        """Translate documents one after another, and yield each when it is done.
+        """Translate documents one after another, and yield each of them when it is done.
 
-        Documents are read as they are needed. For progress, wrap the result in ``tqdm``.
+        Documents are read as they are needed.  For a progress bar, wrap the result in ``tqdm``.
 
         Args:
             documents, beam, **options: see :meth:`translate`.
@@ -312,15 +315,15 @@ class DocumentTranslator:
         return self.hub.task.cfg.target_lang
 
     def fits(self, sentence: str) -> bool:
-        """Return whether a sentence is short enough for the model."""
+        """Return whether a sentence is short enough for the model, tags and marks included."""
         return len(self.hub.encode(sentence)) <= min(self.hub.max_positions) - _MARKS
 
     def tokens_of(self, sentence: str, place: str) -> Tensor:
-        """Return the token indices (1-D) of a sentence, with ``</s>``.
+        """Return the token indices of a sentence as a 1-D tensor that ends in ``</s>``.
 
         Args:
             sentence: the text.
-            place: where the sentence stands, for error messages.
+            place: where the sentence stands, as a phrase for error messages.
 
         Raises:
             UserError: the sentence has no words after tokenization, is not valid Unicode, or has a
@@ -336,7 +339,9 @@ class DocumentTranslator:
         return tokens
 
     def _tokens_of_lines(self, documents: List[List[str]]) -> List[Tensor]:
-        """Return the token ids of each sentence, and ``</s>`` alone after each document.
+        """Return the token indices of all sentences, with a blank line after each document.
+
+        A blank line is ``</s>`` alone.
 
         Raises:
             UserError: see :meth:`tokens_of`.
@@ -382,7 +387,10 @@ def _check_types(options: dict) -> None:
 
 
 def _choices_of(kind) -> List[str]:
-    """Return the values of an ``Optional`` enumeration; an empty list for any other type."""
+    """Return the choices of an option whose type is an ``Optional`` enumeration.
+
+    For any other type, the list is empty.
+    """
     types = (each for each in get_args(kind) if isinstance(each, type) and issubclass(each, Enum))
     return [choice.value for each in types for choice in each]
 
@@ -398,12 +406,15 @@ def _is_of(value, kind) -> bool:
 
 
 def _loaded(files: List[CheckpointFile], data: str, options: dict) -> dict:
-    """Load an ensemble as fairseq does; return a dict with ``args``, ``task`` and ``models``.
+    """Load checkpoints as an ensemble, as fairseq does.
 
     Args:
-        files: checkpoints of an ensemble.
+        files: checkpoints of the ensemble.
         data: directory with the dictionaries.
-        options: options that differ from those of training.
+        options: options that replace those of training.
+
+    Returns:
+        A dict with ``args``, ``task`` and ``models``, as from fairseq's hub.
     """
     paths = [os.path.abspath(file.path) for file in files]
     options = {"no_progress_bar": True, **options}
@@ -468,7 +479,10 @@ def _as_lists(documents: Iterable[Iterable[str]]) -> List[List[str]]:
 
 
 def _options_of(file: CheckpointFile) -> set:
-    """Return the names of all options that can be given for a checkpoint."""
+    """Return the names of all options that :meth:`DocumentTranslator.from_pretrained` takes.
+
+    They depend on the task of the checkpoint and on the options stored in it.
+    """
     names = {"user_dir", "generation_args", *file.settings}
     names.update(*file.settings.values())
     classes = [tasks.TASK_DATACLASS_REGISTRY.get(file.task)]

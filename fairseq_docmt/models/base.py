@@ -1,9 +1,9 @@
 """Base classes of the models: options, construction and loading of checkpoints.
 
-fairseq's transformer has a nested dataclass (``encoder.layers``) and reads options by the names of
-flags (``encoder_layers``).  Here one dataclass has all options of a model, named like their flags;
-both ``fairseq-train`` and ``fairseq-hydra-train`` read it.  An option that is not given is None if
-the architecture function sets its default.
+fairseq's transformer keeps its options in nested dataclasses (``encoder.layers``), but reads them
+by the names of their flags (``encoder_layers``).  Here all options of a model are in one dataclass,
+named like their flags.  Both ``fairseq-train`` and ``fairseq-hydra-train`` read it.  If an
+architecture function sets the default of an option, the option is None unless it is given.
 """
 
 import logging
@@ -56,9 +56,13 @@ def options_dataclass(architecture: Callable, *configs: type) -> type:
     """Merge the options of several dataclasses into one dataclass, with fields named like flags.
 
     Args:
-        architecture: function that sets the missing options of a namespace; the options that it
-            sets are None by default.
-        configs: dataclasses; the options of nested ones are prefixed with the field's name.
+        architecture: function that sets missing options of a model.  In the new dataclass, the
+            options that it sets and the maximum positions are None by default.
+        configs: dataclasses to merge.  An option of a nested dataclass gets the name of the nested
+            dataclass's field as a prefix.
+
+    Returns:
+        The new dataclass.
     """
     decided = Namespace()
     architecture(decided)
@@ -79,7 +83,8 @@ def options_dataclass(architecture: Callable, *configs: type) -> type:
 def options_of(config: type, prefix: str = "") -> Iterator[Tuple[str, type, Field]]:
     """Yield (name, type, field) for each option of a dataclass and of dataclasses nested in it.
 
-    ``prefix`` is prepended to each name.
+    ``prefix`` is prepended to each name.  Options that only repeat the value of another option and
+    have no flag are left out.
     """
     for option in fields(config):
         flag = prefix + option.name
@@ -95,19 +100,19 @@ def _follows_another(option: Field) -> bool:
 
 
 def set_defaults(args, config: type) -> None:
-    """Set the options that ``args`` lacks to the defaults of a dataclass, in place."""
+    """Set options that are missing in ``args`` to the defaults of a dataclass, in place."""
     for option in fields(config):
         if option.name != "_name":
             setattr(args, option.name, getattr(args, option.name, option.default))
 
 
 def with_defaults(cfg, architecture: Callable) -> Namespace:
-    """Return the options of a model, completed by its architecture.
+    """Return the options of a model, completed by its architecture function.
 
     Args:
-        cfg: options by name; None for options that are not given. ``_name`` may name a variant
-            of the architecture, such as ``rnnsearch_512``.
-        architecture: architecture function of the model.
+        cfg: options of the model; None for those that are not given.  ``_name`` may name a variant
+            of the architecture, such as ``rnnsearch_512``, which then sets its options first.
+        architecture: function that sets missing options.
     """
     if OmegaConf.is_config(cfg):
         values = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
@@ -122,19 +127,20 @@ def with_defaults(cfg, architecture: Callable) -> Namespace:
 
 
 def name_of(cfg) -> str:
-    """Return the name of the architecture in the configuration of a model."""
+    """Return the name of the architecture (``--arch``) in the configuration of a model."""
     return getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
 
 
 def completed(cls: type, cfg) -> Namespace:
-    """Return the options of a model, completed by its architecture and checked.
+    """Return the options of a model, completed by its architecture function and checked.
 
     Args:
         cls: class of the model.
-        cfg: options by name.
+        cfg: options of the model; None for those that are not given.
 
     Raises:
-        UserError: an option is too small, or is given without an option that it needs.
+        UserError: the value of an option is too small, or an option is given without one that it
+            needs.
     """
     args = with_defaults(cfg, cls.architecture)
     check_metadata(getattr(cls, "__dataclass"), lambda name: getattr(args, name, None))  # noqa: B009
@@ -148,10 +154,10 @@ class ExtendedModel:
     """Mixin for models that add options and parameters to a model of fairseq or of this package.
 
     Attributes:
-        architecture: architecture function of the model.
-        new_parameters: substrings of the names of the added parameters and buffers. They keep their
-            initialisation when a checkpoint without them is loaded, and ``--optimizer
-            grouped_adam`` gives them their own learning rate.
+        architecture: function that sets missing options of the model.
+        new_parameters: substrings that identify the added parameters and buffers by their names.
+            They keep their initialisation when a checkpoint without them is loaded, and
+            ``--optimizer grouped_adam`` gives the parameters their own learning rate.
         needed_task, needs_several_sentences: see :mod:`fairseq_docmt.models.interface`.
     """
 
@@ -162,7 +168,9 @@ class ExtendedModel:
 
     @classmethod
     def check_options(cls, args) -> None:
-        """Check the complete options of a model, and convert some of them in place.
+        """Check the options of a model after they have been completed.
+
+        Some options may be converted in place.  The base class accepts all options.
 
         Raises:
             UserError: an option is invalid or not supported.
@@ -170,11 +178,11 @@ class ExtendedModel:
 
     @classmethod
     def build_model(cls, args, task):
-        """Build a model and mark its new parameters.
+        """Build a model, and mark the parameters that it adds as new.
 
         Raises:
-            UserError: an option is invalid, or the task does not provide the context that the model
-                reads.
+            UserError: an option is invalid, or the model needs a task of this package for its
+                context, but the task is one of fairseq's own.
         """
         args = completed(cls, args)
         cls.check_options(args)
@@ -197,10 +205,11 @@ class ExtendedModel:
         return model
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Keep the initialisation of new modules that the checkpoint lacks.
+        """Let new modules that the checkpoint lacks keep their initialisation.
 
-        A module is completely present or completely missing: if only some of its tensors are in the
-        checkpoint, the others are not filled, and fairseq's strict loading reports them.
+        Their initial values are added to the checkpoint's parameters.  This is done only for
+        modules that are missing completely.  If the checkpoint has some tensors of a module, the
+        others are not filled in, and fairseq's strict loading reports them.
         """
         super().upgrade_state_dict_named(state_dict, name)
 
@@ -221,10 +230,10 @@ class ExtendedModel:
 
 
 class DocumentTransformer(ExtendedModel, TransformerModel):
-    """Base class of transformers whose encoder and decoder are classes of this package.
+    """Base class of transformers that have an encoder and a decoder of this package.
 
     Attributes:
-        encoder_class, decoder_class: classes of encoder and decoder.
+        encoder_class, decoder_class: classes from which encoder and decoder are built.
         unsupported: options of fairseq's transformer that the model does not support, in addition
             to :data:`UNSUPPORTED`.
     """
@@ -235,7 +244,7 @@ class DocumentTransformer(ExtendedModel, TransformerModel):
 
     @classmethod
     def add_args(cls, parser):
-        """Add the options of the model's dataclass, fairseq's own options included."""
+        """Add all options of the model's dataclass to the parser, including fairseq's options."""
         super(TransformerModelBase, cls).add_args(parser)
 
     @classmethod
@@ -255,33 +264,37 @@ class DocumentTransformer(ExtendedModel, TransformerModel):
 
     @classmethod
     def build_encoder(cls, args, src_dict, embed_tokens):
-        """Build an instance of ``encoder_class``, which is given the index of ``<sep>``."""
+        """Build the encoder, which also gets the index of ``<sep>``."""
         cfg = TransformerConfig.from_namespace(args)
         return cls.encoder_class(cfg, src_dict, embed_tokens, separator_index(src_dict))
 
     @classmethod
     def build_decoder(cls, args, tgt_dict, embed_tokens):
-        """Build an instance of ``decoder_class``, which is given the index of ``<sep>``."""
+        """Build the decoder, which also gets the index of ``<sep>``."""
         cfg = TransformerConfig.from_namespace(args)
         return cls.decoder_class(cfg, tgt_dict, embed_tokens, separator_index(tgt_dict))
 
 
 class PackedTargets:
-    """Mixin for models that can return logits only for the target positions with a loss."""
+    """Mixin for models that can compute logits only for the target positions that have a loss."""
 
     def get_targets(self, sample, net_output):
-        """Return the targets that match the logits: all, or only those of positions with a loss."""
+        """Return the targets that the logits are compared with in the loss.
+
+        These are all targets or, if the logits are only for the N positions with a loss, the (1, N)
+        targets at these positions.
+        """
         target, positions = sample["target"], net_output[1].get("positions")
         return target if positions is None else target.flatten()[positions].unsqueeze(0)
 
 
 class StreamModel(PackedTargets):
-    """Mixin for encoder-decoder models trained by ``sentence_stream_translation``.
+    """Mixin for encoder-decoder models that pass a document state from sentence to sentence.
 
-    The encoder takes ``starts``, ``lanes`` and ``doc_state``
-    (:class:`~fairseq_docmt.data.batch.NetInput`). The extra outputs of the decoder include
-    ``doc_state``, a dict of tensors whose first dimension is the lane: one of the documents that
-    are read side by side.
+    They are trained by ``sentence_stream_translation``.  The encoder takes ``starts``, ``lanes``
+    and ``doc_state`` (:class:`~fairseq_docmt.data.batch.NetInput`).  The extra outputs of the
+    decoder include the new ``doc_state``, a dict of tensors.  Their first dimension is the lane:
+    one of the documents that are read side by side.
     """
 
     is_document_recurrent = True
@@ -298,16 +311,17 @@ class StreamModel(PackedTargets):
         row_groups=None,
         **kwargs,
     ):
-        """Compute the logits of consecutive sentences.
+        """Compute the logits of consecutive sentences of one or more documents.
 
         Args:
             src_tokens, src_lengths, prev_output_tokens, **kwargs: see fairseq's models.
             starts, lanes, doc_state: see :class:`~fairseq_docmt.modules.stream.Stream`.
-            row_groups: :class:`~fairseq_docmt.data.batch.RowGroupings`, or None.
+            row_groups: rows grouped by length, :class:`~fairseq_docmt.data.batch.RowGroupings`; or
+                None.
 
         Returns:
-            (rows, T, V) logits of T tokens over V words, or with ``row_groups`` (1, N, V) logits of
-            the N positions with loss; and extra outputs, with the new ``doc_state``.
+            (rows, T, V) logits of T tokens over V words or, with ``row_groups``, (1, N, V) logits
+            of the N positions with a loss; and extra outputs, including the new ``doc_state``.
         """
         encoder_out = self.encoder(
             src_tokens,

@@ -20,7 +20,7 @@ NEW_PARAMETERS = (".cache_gate.",)
 # fairseq reads these annotations at run time: keep ChoiceEnum here.
 @dataclass
 class CacheConfig(FairseqDataclass):
-    """Options that ``cache_rnn`` adds to ``rnnsearch``: cache size, fusion and overwriting."""
+    """Options that ``cache_rnn`` adds to ``rnnsearch``, for the cache and its use in prediction."""
 
     cache_size: int = field(
         default=25, metadata={"help": "number of slots of the cache; 0: no cache", "at_least": 0}
@@ -36,14 +36,17 @@ class CacheConfig(FairseqDataclass):
 
 
 def cache_rnn(args):
-    """Default to the sizes of the paper: embeddings of 620, states of 1000, 25 cache slots."""
+    """Set missing options in ``args`` to their defaults, with the sizes of the paper.
+
+    Embeddings have size 620, states have size 1000, and the cache has 25 slots.
+    """
     set_defaults(args, CacheConfig)
     rnnsearch(args)
 
 
 @register_model("cache_rnn", dataclass=options_dataclass(cache_rnn, RNNSearchConfig, CacheConfig))
 class CacheRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
-    """RNNSearch with a cache of recent target words and their attention contexts."""
+    """RNNSearch with a cache of recent target words, attention contexts and decoder states."""
 
     new_parameters = NEW_PARAMETERS
     doc_state_options = ("cache_size",)
@@ -51,7 +54,7 @@ class CacheRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
 
     @classmethod
     def build_decoder(cls, args, *parts):
-        """Build the decoder with a cache of ``--cache-size`` slots."""
+        """Build the decoder, with a cache of ``--cache-size`` slots."""
         return CacheDecoder(
             *parts,
             cache_size=args.cache_size,
@@ -61,10 +64,11 @@ class CacheRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
         )
 
     def train(self, mode: bool = True):
-        """Set the training mode; frozen pre-trained parts stay in evaluation mode.
+        """Set training or evaluation mode, but keep frozen modules in evaluation mode.
 
-        With a frozen encoder, only the output layer has dropout: the stored attention contexts and
-        states "remain the same", as in section 3.4 of the paper.
+        If the encoder is frozen, as in the second training stage, only the output layer has
+        dropout. The attention contexts and decoder states that are stored in the cache then "remain
+        the same", as in section 3.4 of the paper.
         """
         super().train(mode)
         if not any(parameter.requires_grad for parameter in self.encoder.parameters()):

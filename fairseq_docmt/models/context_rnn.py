@@ -37,7 +37,7 @@ ENCODERS = {
 # fairseq reads these annotations at run time: keep ChoiceEnum here.
 @dataclass
 class ContextConfig(FairseqDataclass):
-    """Options that ``context_rnn`` adds to ``rnnsearch``: the context and a switch to omit it."""
+    """Options that ``context_rnn`` adds to ``rnnsearch``: which context it reads, if any."""
 
     context: ChoiceEnum(tuple(ENCODERS)) = field(
         default="previous-target",
@@ -53,7 +53,11 @@ class ContextConfig(FairseqDataclass):
 
 
 def context_rnn(args):
-    """Default to Maruf and Haffari (2018): width 512, attention size 256, two decoder layers."""
+    """Set missing options in ``args`` to defaults, with the sizes of Maruf and Haffari (2018).
+
+    Embeddings and states have size 512, the hidden layer of attention has size 256, and the decoder
+    has two layers.
+    """
     set_defaults(args, ContextConfig)
     rnnsearch_512(args)
 
@@ -69,14 +73,17 @@ class ContextRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
 
     @classmethod
     def build_encoder(cls, args, *parts):
-        """Build the encoder, which reads previous source sentences if ``--context`` needs them."""
+        """Build the encoder.
+
+        Depending on ``--context``, it also reads previous source sentences.
+        """
         encoder = ENCODERS[str(args.context)](*parts)
         encoder.no_context = args.no_context
         return encoder
 
     @classmethod
     def build_decoder(cls, args, *parts):
-        """Build the decoder that reads the context chosen by ``--context``."""
+        """Build the decoder, which reads the context chosen by ``--context``."""
         if args.context == "previous-target":
             return PreviousTargetDecoder(*parts)
         hierarchical = args.context == "hierarchical"
@@ -88,9 +95,10 @@ class ContextRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
         )
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Drop a layer that only older checkpoints have, and keep new modules as initialised.
+        """Adapt the checkpoint of an older version or of a simpler model to this model.
 
-        New modules are those that the checkpoint of a simpler model lacks.
+        A layer that only older checkpoints have is dropped, with a warning. Modules that the
+        checkpoint lacks, because it comes from a simpler model, keep their initial values.
         """
         earlier = [key for key in state_dict if ".context_initial." in key and "encoder" in key]
         for key in earlier:

@@ -51,7 +51,10 @@ class GTransformerConfig(FairseqDataclass):
 
 
 def g_transformer(args):
-    """Default to transformer base: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    """Set missing options in ``args`` to their defaults, with the sizes of transformer base.
+
+    Transformer base has 6 + 6 layers of width 512, 8 heads and a feed-forward width of 2048.
+    """
     set_defaults(args, GTransformerConfig)
     base_architecture(args)
 
@@ -61,7 +64,11 @@ def g_transformer(args):
     dataclass=options_dataclass(g_transformer, TransformerConfig, GTransformerConfig),
 )
 class GTransformerModel(DocumentTransformer):
-    """Transformer with group attention; it can be finetuned from a sentence-level transformer."""
+    """Transformer whose lower layers attend to one sentence only (group attention).
+
+    The top layers also attend to the whole document. The model can be finetuned from a transformer
+    trained on single sentences.
+    """
 
     architecture = staticmethod(g_transformer)
     unsupported = (*CHECKPOINTING, *LAYERDROP, *PRUNING)
@@ -71,7 +78,12 @@ class GTransformerModel(DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check all options; refuse more layers with document attention than the model has."""
+        """Check all options of the model.
+
+        Raises:
+            UserError: an option is invalid or not supported, or more layers are to attend to the
+                whole document than the model has.
+        """
         super().check_options(args)
         for part, layers in (
             ("encoder", args.encoder_layers),

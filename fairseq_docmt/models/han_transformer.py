@@ -27,7 +27,7 @@ NEW_PARAMETERS = (".hierarchical.",)
 # fairseq reads these annotations at run time: keep ChoiceEnum here.
 @dataclass
 class HANConfig(FairseqDataclass):
-    """Options that ``han_transformer`` adds to the transformer: side and length of the context."""
+    """Options that ``han_transformer`` adds to the transformer: side and amount of context."""
 
     context_side: ChoiceEnum(("both", "source", "target")) = field(
         default="both",
@@ -46,7 +46,10 @@ class HANConfig(FairseqDataclass):
 
 
 def han_transformer(args):
-    """Default to transformer base: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    """Set missing options in ``args`` to their defaults, with the sizes of transformer base.
+
+    Transformer base has 6 + 6 layers of width 512, 8 heads and a feed-forward width of 2048.
+    """
     set_defaults(args, HANConfig)
     base_architecture(args)
 
@@ -55,7 +58,7 @@ def han_transformer(args):
     "han_transformer", dataclass=options_dataclass(han_transformer, TransformerConfig, HANConfig)
 )
 class HANTransformerModel(StreamModel, DocumentTransformer):
-    """Transformer with attention to previous sentences above the encoder, the decoder or both."""
+    """Transformer that attends to previous sentences on top of the encoder, the decoder or both."""
 
     new_parameters = NEW_PARAMETERS
     doc_state_options = ("context_sentences",)
@@ -65,7 +68,12 @@ class HANTransformerModel(StreamModel, DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check all options; target context needs decoder output and embeddings of equal width."""
+        """Check all options of the model.
+
+        Raises:
+            UserError: an option is invalid or not supported, or the decoder is to attend to
+                previous sentences although its output is not as wide as its embeddings.
+        """
         super().check_options(args)
         output_dim = int(args.decoder_output_dim)  # fairseq-train gives it as text
         if args.context_side != "source" and output_dim != args.decoder_embed_dim:

@@ -1,6 +1,7 @@
 """Optional attributes and methods of models, and functions that supply their defaults.
 
-The tasks and searches use these functions, so fairseq's own models need none of the attributes.
+Tasks and searches query a model through these functions.  They therefore also work with fairseq's
+own models, which have none of the attributes.
 """
 
 import contextlib
@@ -20,26 +21,28 @@ from fairseq_docmt.modules.stream import DocumentState
 
 
 class DocumentModel(Protocol):
-    """Attributes and methods that a model may have.
+    """Optional attributes and methods of a model, which tell tasks and searches what it needs.
 
     Attributes:
-        is_document_recurrent: the model passes a document state from sentence to sentence.
-            ``forward`` and the encoder take ``starts``, ``lanes``, ``doc_state`` and ``row_groups``
-            (:mod:`fairseq_docmt.data.batch`); searches call the encoder without ``lanes`` and
-            ``row_groups``.  The extra outputs of the decoder contain the next ``doc_state``.
-            Default: False.
-        doc_state_options: names of options that determine the size of the document state, but not
-            the size of parameters.  They cannot be changed within an epoch.  Default: none.
+        is_document_recurrent: whether the model passes a document state from sentence to sentence.
+            If so, ``forward`` and the encoder take ``starts``, ``lanes``, ``doc_state`` and
+            ``row_groups`` (:mod:`fairseq_docmt.data.batch`); searches call the encoder without
+            ``lanes`` and ``row_groups``.  The extra outputs of the decoder contain the next
+            ``doc_state``.  Default: False.
+        doc_state_options: names of the options that determine the size of the document state, but
+            not the size of any parameter.  They must not change in the middle of an epoch.
+            Default: none.
         needed_task: name of the task that gives the model its context.  Default: None, for a model
-            whose context is part of its input sequence.
-        reads_documents: the rows of a batch are the sentences of whole documents, and ``forward``
-            takes ``documents`` (:mod:`fairseq_docmt.data.batch`).  Default: False.
-        remembers_translations: the model also reads translations of the other sentences of a
-            document.  Default: False.
-        needs_several_sentences: what the model adds to a transformer has no effect on a sequence
-            of one sentence.  Default: False.
-        full_context_alignment: the model aligns words only after the whole output is known
-            (fairseq's ``transformer_align``).  Default: False.
+            whose input sequence already contains the context.
+        reads_documents: whether each batch consists of whole documents, with one sentence per row.
+            If so, ``forward`` takes ``documents`` (:mod:`fairseq_docmt.data.batch`).
+            Default: False.
+        remembers_translations: whether the model also reads the translations of the other sentences
+            of a document.  Default: False.
+        needs_several_sentences: whether the parts that the model adds to a transformer have no
+            effect on a sequence of one sentence.  Default: False.
+        full_context_alignment: whether the model aligns words only when the whole output is known,
+            like fairseq's ``transformer_align``.  Default: False.
     """
 
     is_document_recurrent: bool
@@ -54,44 +57,48 @@ class DocumentModel(Protocol):
         """Load parts of the model that were trained separately, from their checkpoints.
 
         Args:
-            sentences: sentences of the training set, 1-D tensors, to compute statistics from.
-            read: function from the path of a checkpoint to its parameters by name.
+            sentences: training sentences as 1-D tensors of tokens, from which statistics can be
+                computed.
+            read: function that takes the path of a checkpoint and returns its parameters by name.
         """
 
 
 class DocumentEncoder(Protocol):
-    """Attributes and methods that an encoder may have.
+    """Optional attributes and methods of an encoder.
 
     Attributes:
-        reach: number of tokens on each side that a token attends to in one layer.  An encoder with
-            a ``reach`` has ``encode_further``, and its decoder has ``independent`` and
-            ``with_source``.  None, the default, for an encoder that attends to the whole source.
+        reach: number of tokens on each side that a token attends to in one layer.  None, the
+            default, means that tokens attend to the whole source.  If it is a number, the encoder
+            must have ``encode_further``, and its decoder ``independent`` and ``with_source``.  A
+            document can then be translated sentence by sentence without being encoded again from
+            its beginning.
     """
 
     reach: Optional[int]
 
     def encode_further(self, src_tokens: Tensor, before: Optional[Any]) -> Tuple[dict, Any]:
-        """Encode sources that have grown since the last call.
+        """Encode sources that have become longer since the last call, reusing earlier results.
 
         Args:
-            src_tokens: (bsz, S) padded sources, which begin with those of the last call.
+            src_tokens: (bsz, S) padded sources.  Apart from final symbols such as ``</s>``, each
+                begins with the source of the same row in the last call.
             before: second result of the last call; None in the first call.
 
         Returns:
-            The encoder output, whose ``encoder_out`` is [(S, bsz, C)] for S tokens and C channels,
-            right-padded; and the object to pass as ``before`` in the next call.  Its attribute
-            ``final`` (bsz,) is the number of leading output positions of each source that further
-            tokens cannot change; its method ``of_rows`` selects sources by index, like that of
-            :class:`~fairseq_docmt.modules.window.window_encoder.GrowingSource`.
+            The encoder output, and an object to pass as ``before`` in the next call.  The output is
+            right-padded; its entry ``encoder_out`` is [(S, bsz, C)].  The object has an attribute
+            ``final`` (bsz,), which is the number of leading positions of each source whose output
+            stays the same when tokens are appended.  Its method ``of_rows`` selects sources by
+            index, as in :class:`~fairseq_docmt.modules.window.window_encoder.GrowingSource`.
         """
 
 
 class DocumentDecoder(Protocol):
-    """Attributes and methods that a decoder may have.
+    """Optional attributes and methods of a decoder.
 
     Attributes:
-        has_attention_weights: the decoder gives attention weights while decoding.  Default: True,
-            but False for decoders based on ``StatefulDecoder``.
+        has_attention_weights: whether the decoder returns attention weights while decoding.
+            Default: True; decoders based on ``StatefulDecoder`` set it to False.
     """
 
     has_attention_weights: bool
@@ -103,46 +110,61 @@ class DocumentDecoder(Protocol):
 
         Args:
             new_tokens: (bsz, n) right-padded tokens that follow those read before.
-            encoder_out: encoder output of the same rows, or of fewer sentences, each shared by
-                several rows.
+            encoder_out: encoder output with one row for each row of tokens, or with one row for
+                each sentence if several rows translate the same sentence.
             incremental_state: state after the tokens read before; empty if there are none.
 
         Returns:
-            (bsz, n, C) features of the new tokens, and extra outputs.
+            (bsz, n, C) features of the new tokens, and a dict of extra outputs.
         """
 
     def next_doc_state(self, prev_output_tokens: Tensor, encoder_out: dict) -> DocumentState:
-        """Return the document state after a sentence, without computing its outputs.
+        """Return the document state after a sentence, without computing the decoder's outputs.
+
+        Decoders define this method if it is faster than a complete pass.
 
         Args:
-            prev_output_tokens: (bsz, T) right-padded decoder input, the whole sentence.
+            prev_output_tokens: (bsz, T) decoder input of the whole sentence, right-padded.
             encoder_out: encoder output of the same rows.
         """
 
     def independent(
         self, tokens: Tensor, encoder_out: dict, incremental_state: Dict, final: Tensor
     ) -> Tensor:
-        """Count the leading tokens of each row that do not depend on sentences still to come.
+        """Count the leading tokens of each row that text appended to the source cannot affect.
 
-        They attend only to the first ``final`` (bsz,) source columns, which stay the same when the
-        source grows.  ``tokens`` are (bsz, T), right-padded.
+        Args:
+            tokens: (bsz, T) next target tokens, right-padded.
+            encoder_out: encoder output of the source so far.
+            incremental_state: state before these tokens.
+            final: (bsz,) number of leading source positions whose encoder output stays the same
+                when the source becomes longer.
+
+        Returns:
+            (bsz,) number of leading tokens that attend only to these source positions.
         """
 
     def with_source(self, incremental_state: Dict, encoder_out: dict, unchanged: int) -> Dict:
-        """Return the incremental state for a longer source.
+        """Return the incremental state for a source that has become longer.
 
         Args:
-            incremental_state: state after tokens that are :meth:`independent` of the added source.
+            incremental_state: state after target tokens that are all :meth:`independent` of the
+                text appended to the source.
             encoder_out: encoder output of the longer source.
-            unchanged: number of leading source columns that are the same.
+            unchanged: number of leading source positions whose encoder output is the same as
+                before.
         """
 
 
 def complete_in_place(cfg, task_cfg) -> None:
-    """Fill in the options that the configuration of a new model lacks.
+    """Fill in the options that the configuration of a new model lacks, in place.
 
-    The model's checkpoints then contain all options.  The maximum numbers of positions default to
-    those of the task, as with ``fairseq-train``.
+    The checkpoints of the model then contain all options.
+
+    Args:
+        cfg: configuration of the model.
+        task_cfg: configuration of the task.  As with ``fairseq-train``, it supplies the maximum
+            numbers of positions if ``cfg`` lacks them.
     """
     name = name_of(cfg)
     model = ARCH_MODEL_REGISTRY.get(name)
@@ -169,17 +191,20 @@ def doc_state_options(model) -> Tuple[str, ...]:
 
 
 def reads_documents(model) -> bool:
-    """Return whether the rows of a model's batches are the sentences of whole documents."""
+    """Return whether a model reads batches of whole documents, with one sentence per row."""
     return getattr(model, "reads_documents", False)
 
 
 def needed_task(model) -> Optional[str]:
-    """Return the task that gives a model its context; None if the input sequence contains it."""
+    """Return the name of the task that gives a model its context.
+
+    The result is None if the model needs no particular task, as its input contains the context.
+    """
     return getattr(model, "needed_task", None)
 
 
 def remembers_translations(model) -> bool:
-    """Return whether a model reads translations of the other sentences of a document."""
+    """Return whether a model also reads translations of the other sentences of a document."""
     return getattr(model, "remembers_translations", False)
 
 
@@ -192,8 +217,8 @@ def load_pretrained_parts(model, sentences: Iterable[Tensor]) -> None:
     """Load the parts of a model that were trained separately, if it has such parts.
 
     Args:
-        model: the model.
-        sentences: see :meth:`DocumentModel.load_pretrained_parts`.
+        model: model to complete, in place.
+        sentences: training sentences; see :meth:`DocumentModel.load_pretrained_parts`.
     """
     load = getattr(model, "load_pretrained_parts", None)
     if load is not None:
@@ -201,20 +226,20 @@ def load_pretrained_parts(model, sentences: Iterable[Tensor]) -> None:
 
 
 def has_attention_weights(model) -> bool:
-    """Return whether the decoder of a model gives attention weights while decoding."""
+    """Return whether the decoder of a model returns attention weights while decoding."""
     return getattr(model.decoder, "has_attention_weights", True)
 
 
 def aligns_whole_outputs(model) -> bool:
-    """Return whether a model aligns words only after the whole output is known."""
+    """Return whether a model can align words only when the whole output is known."""
     return getattr(model, "full_context_alignment", False)
 
 
 def separate_beams(model) -> None:
-    """Undo ``set_beam_size`` of fairseq's BART; do nothing for models without this method.
+    """Undo ``set_beam_size``, which fairseq's search calls for models such as BART.
 
-    After ``set_beam_size``, only fairseq's own search can use the decoder, and the model can no
-    longer be trained.
+    After that call, only fairseq's own search can use the decoder, and the model can no longer be
+    trained.  Models without ``set_beam_size`` remain unchanged.
     """
     set_beam_size = getattr(model, "set_beam_size", None)
     if set_beam_size is not None:
@@ -224,22 +249,29 @@ def separate_beams(model) -> None:
 
 
 def prefill_of(decoder) -> Optional[Callable]:
-    """Return the ``prefill`` method of a decoder; None if it has none."""
+    """Return the ``prefill`` method of a decoder, which reads several tokens at once.
+
+    The result is None if the decoder has no such method.
+    """
     return getattr(decoder, "prefill", None)
 
 
 def can_grow(model) -> bool:
-    """Return whether encoder outputs and decoder states can be reused when the source grows."""
+    """Return whether a model can reuse its encoder and decoder states for a longer source.
+
+    This allows the model to translate a document sentence by sentence without reading its beginning
+    again.
+    """
     return getattr(model.encoder, "reach", None) is not None
 
 
 def state_after(model, prev_output_tokens: Tensor, encoder_out: dict) -> DocumentState:
-    """Return the document state after the decoder has read a sentence.
+    """Return the document state after the model has read a sentence and its translation.
 
     Args:
         model: model for which :func:`is_document_recurrent` is true.
-        prev_output_tokens: (bsz, T) decoder input, right-padded.
-        encoder_out: encoder output of the same rows.
+        prev_output_tokens: (bsz, T) decoder input of the translation, right-padded.
+        encoder_out: encoder output of the sentences, with the same rows.
     """
     next_doc_state = getattr(model.decoder, "next_doc_state", None)
     if next_doc_state is not None:

@@ -22,7 +22,7 @@ from fairseq_docmt.modules.lst import LSTTransformerDecoder, LSTTransformerEncod
 
 @dataclass
 class LSTConfig(FairseqDataclass):
-    """Option of ``lst_transformer``: separate projections for sentence and document attention."""
+    """Option of ``lst_transformer``: whether attention to the document has its own projections."""
 
     separate_projections: bool = field(
         default=False,
@@ -35,7 +35,10 @@ class LSTConfig(FairseqDataclass):
 
 
 def lst_transformer(args):
-    """Default to transformer base: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    """Set missing options in ``args`` to their defaults, with the sizes of transformer base.
+
+    Transformer base has 6 + 6 layers of width 512, 8 heads and a feed-forward width of 2048.
+    """
     set_defaults(args, LSTConfig)
     base_architecture(args)
 
@@ -44,7 +47,7 @@ def lst_transformer(args):
     "lst_transformer", dataclass=options_dataclass(lst_transformer, TransformerConfig, LSTConfig)
 )
 class LSTTransformerModel(DocumentTransformer):
-    """Transformer with self-attention to the sentence and to the whole document, in parallel."""
+    """Transformer with self-attention to the sentence and, in parallel, to the whole document."""
 
     architecture = staticmethod(lst_transformer)
     unsupported = (*CHECKPOINTING, *LAYERDROP)

@@ -40,7 +40,7 @@ NEW_PARAMETERS = (".source_memory.", ".target_query.", ".of_memory.")
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class MemnetConfig(FairseqDataclass):
-    """Options that ``memnet_rnn`` adds to ``rnnsearch``: memories and sentence language models."""
+    """Options that ``memnet_rnn`` adds to ``rnnsearch``: memories and sentence encoder."""
 
     context_side: ChoiceEnum(["source", "target", "both"]) = field(
         default="both", metadata={"help": "sides of the document with a memory"}
@@ -70,7 +70,10 @@ class MemnetConfig(FairseqDataclass):
 
 @contextlib.contextmanager
 def evaluating(model: nn.Module):
-    """Use evaluation mode inside a ``with`` block, then restore the mode of each module."""
+    """Put a model in evaluation mode for the duration of a ``with`` block.
+
+    At the end of the block, each module returns to the mode that it had before.
+    """
     before = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -81,7 +84,11 @@ def evaluating(model: nn.Module):
 
 
 def memnet_rnn(args):
-    """Default to the sizes of the paper: width 512, attention 256, two decoder layers."""
+    """Set missing options in ``args`` to their defaults, with the sizes of the paper.
+
+    Embeddings and states have size 512, the hidden layer of attention has size 256, and the decoder
+    has two layers.
+    """
     set_defaults(args, MemnetConfig)
     rnnsearch_512(args)
 
@@ -90,9 +97,10 @@ def memnet_rnn(args):
     "memnet_rnn", dataclass=options_dataclass(memnet_rnn, RNNSearchConfig, MemnetConfig)
 )
 class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
-    """RNNSearch with memories of the other sentences of a document and their translations.
+    """RNNSearch with memories of the other sentences of a document and of their translations.
 
-    Batch rows are sentences; the sentences of a document are consecutive (see data/rows_view.py).
+    A memory has one vector, called a cell, for each sentence. Each batch row is a sentence, and the
+    sentences of a document are consecutive rows (:mod:`fairseq_docmt.data.rows_view`).
     """
 
     new_parameters = NEW_PARAMETERS
@@ -102,14 +110,17 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
 
     @classmethod
     def build_model(cls, args, task):
-        """Build a model that stores the paths of ``--sentence-lm``; the files are loaded later."""
+        """Build a model that remembers the paths given by ``--sentence-lm``.
+
+        The language models themselves are loaded later, by :meth:`load_pretrained_parts`.
+        """
         model = super().build_model(args, task)
         model.sentence_lm = args.sentence_lm
         return model
 
     @classmethod
     def build_encoder(cls, args, *parts):
-        """Build the encoder, with the source memory if ``--context-side`` includes it."""
+        """Build the encoder, with a source memory unless ``--context-side`` is ``target``."""
         memory = None
         if args.context_side != "target":
             dictionary = parts[0]
@@ -125,7 +136,7 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
 
     @classmethod
     def build_decoder(cls, args, *parts):
-        """Build the decoder, with the target memory if ``--context-side`` includes it."""
+        """Build the decoder, with a target memory unless ``--context-side`` is ``source``."""
         return MemnetDecoder(
             *parts,
             source_size=0 if args.context_side == "target" else 2 * args.encoder_hidden_size,
@@ -135,7 +146,7 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
 
     @property
     def remembers_translations(self) -> bool:
-        """Whether the model has a target memory."""
+        """Whether the model has a target memory, which stores translations."""
         return self.decoder.target_query is not None
 
     def forward(
@@ -149,20 +160,24 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
         draft_groups=None,
         **kwargs,
     ):
-        """Compute the logits of the sentences of whole documents.
+        """Compute the logits for all sentences of one or more documents.
 
         Args:
             src_tokens, src_lengths, prev_output_tokens, **kwargs: see fairseq's models.
-            documents: (rows,) document number of each row; None to leave out the memories.
-            drafts: (rows, U) translations for the target memory, right-padded and starting with
-                ``</s>``. If None, ``prev_output_tokens`` are stored, and a sentence's own memory
-                cell is not added to its query to the memory.
-            row_groups: groups of rows of similar length, or None.
-            draft_groups: the same, grouped by the lengths of the drafts.
+            documents: (rows,) number of the document to which each row belongs. If None, the
+                memories are not used.
+            drafts: (rows, U) translations to store in the target memory, right-padded and starting
+                with ``</s>``. If None, ``prev_output_tokens`` are stored instead. In this case, the
+                query of a sentence to the target memory does not include the cell of the sentence
+                itself.
+            row_groups: division of the rows into groups of similar length
+                (:class:`~fairseq_docmt.data.batch.RowGroupings`); None for a single group.
+            draft_groups: the same for the drafts, by their lengths.
 
         Returns:
-            (rows, T, V) logits of T tokens over V words, or with ``row_groups`` (1, N, V) logits of
-            the N positions that contribute to the loss; and extra outputs.
+            (rows, T, V) logits of T tokens over V words, and a dict of extra outputs. With
+            ``row_groups``, the logits are (1, N, V), only for the N positions that contribute to
+            the loss.
         """
         encoder_out = self.encoder(
             src_tokens, src_lengths=src_lengths, documents=documents, row_groups=row_groups
@@ -184,10 +199,16 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
     def _target_cells(
         self, encoder_out, src_tokens, src_lengths, previous, documents, groups
     ) -> Tensor:
-        """Compute the (rows, d) cells of the target memory without dropout, even in training.
+        """Compute the (rows, d) cells of the target memory, one for each translation.
 
-        ``previous`` (rows, U) are the translations to store, right-padded and starting with
-        ``</s>``.
+        Dropout is switched off, even in training.
+
+        Args:
+            encoder_out: encoder output of the rows. In training it is computed again without
+                dropout.
+            src_tokens, src_lengths, documents: see :meth:`forward`.
+            previous: (rows, U) translations to store, right-padded and starting with ``</s>``.
+            groups: division of the translations into groups of similar length, or None.
         """
         if self.training:
             with evaluating(self):
@@ -198,11 +219,15 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
         return self.decoder.target_cells(previous, encoder_out, readings, groups)
 
     def load_pretrained_parts(self, sentences: Iterable[Tensor], read: Callable) -> None:
-        """Load the language models at the start of training.
+        """Load the two source language models given by ``--sentence-lm`` at the start of training.
+
+        Their last states serve as sentence vectors for the source memory. Without a source memory,
+        nothing is loaded.
 
         Args:
-            sentences: source sentences of the training set, used to standardise sentence vectors.
-            read: function from the path of a checkpoint to its parameters by name.
+            sentences: source sentences of the training set. The mean and standard deviation of
+                their vectors are used to standardise all sentence vectors.
+            read: function that takes the path of a checkpoint and returns its parameters by name.
 
         Raises:
             UserError: a language model is not given or not found, or does not fit the model in

@@ -33,7 +33,7 @@ NEW_PARAMETERS = (".memories.",)
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class MemoryConfig(FairseqDataclass):
-    """Options of ``memory_transformer``: size, sides, layers and gradients of its memories."""
+    """Options of ``memory_transformer``: size and place of the memories, and reach of gradients."""
 
     memory_size: int = field(
         default=16, metadata={"help": "number of vectors of each memory", "at_least": 1}
@@ -64,9 +64,13 @@ class MemoryConfig(FairseqDataclass):
 
 
 def layers_with_memory(args, side: str) -> List[int]:
-    """Return the indices of the layers with a memory on a side, ``encoder`` or ``decoder``.
+    """Return the numbers of the layers that have a memory, counted from 0, in ascending order.
 
-    There are none if ``--context-side`` excludes the side.
+    The list is empty if ``--context-side`` excludes the side.
+
+    Args:
+        args: options of the model.
+        side: ``encoder`` or ``decoder``.
 
     Raises:
         UserError: ``--memory-layers`` is not a list of existing layers, or the side has no layers.
@@ -94,7 +98,10 @@ def layers_with_memory(args, side: str) -> List[int]:
 
 
 def memory_transformer(args):
-    """Default to transformer base: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    """Set missing options in ``args`` to their defaults, with the sizes of transformer base.
+
+    Transformer base has 6 + 6 layers of width 512, 8 heads and a feed-forward width of 2048.
+    """
     set_defaults(args, MemoryConfig)
     base_architecture(args)
 
@@ -104,7 +111,10 @@ def memory_transformer(args):
     dataclass=options_dataclass(memory_transformer, TransformerConfig, MemoryConfig),
 )
 class MemoryTransformerModel(StreamModel, DocumentTransformer):
-    """Transformer with recurrent memory; its cost per sentence does not grow with the context."""
+    """Transformer with a recurrent memory of earlier sentences.
+
+    The cost per sentence does not grow with the number of earlier sentences.
+    """
 
     new_parameters = NEW_PARAMETERS
     doc_state_options = ("memory_gradient_sentences",)
@@ -114,7 +124,13 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check all options; convert ``memory_layers`` to a dict of layer numbers by side."""
+        """Check all options, and replace the option ``memory_layers`` with a dict.
+
+        The keys of the dict are ``encoder`` and ``decoder``; the values are lists of layer numbers.
+
+        Raises:
+            UserError: an option is invalid or not supported.
+        """
         super().check_options(args)
         args.memory_layers = {
             side: layers_with_memory(args, side) for side in ("encoder", "decoder")

@@ -28,7 +28,7 @@ NEW_PARAMETERS = (".context_attn", ".context_encoder.layer", ".context_encoder.e
 # fairseq reads these annotations at run time: keep ChoiceEnum here.
 @dataclass
 class MultiEncoderConfig(FairseqDataclass):
-    """Options of ``multi_encoder_transformer``: the context, its encoders and their integration."""
+    """Options of ``multi_encoder_transformer``: which context it reads, and how."""
 
     context_side: ChoiceEnum(("source", "target", "both")) = field(
         default="source",
@@ -62,7 +62,10 @@ class MultiEncoderConfig(FairseqDataclass):
 
 
 def multi_encoder_transformer(args):
-    """Default to transformer base: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    """Set missing options in ``args`` to their defaults, with the sizes of transformer base.
+
+    Transformer base has 6 + 6 layers of width 512, 8 heads and a feed-forward width of 2048.
+    """
     set_defaults(args, MultiEncoderConfig)
     base_architecture(args)
 
@@ -72,7 +75,7 @@ def multi_encoder_transformer(args):
     dataclass=options_dataclass(multi_encoder_transformer, TransformerConfig, MultiEncoderConfig),
 )
 class MultiEncoderTransformerModel(StreamModel, DocumentTransformer):
-    """Transformer that reads previous sentences through separate encoders."""
+    """Transformer that encodes previous sentences separately from the current sentence."""
 
     new_parameters = NEW_PARAMETERS
     doc_state_options = ("context_sentences",)
@@ -82,7 +85,12 @@ class MultiEncoderTransformerModel(StreamModel, DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check all options; refuse ``--share-context-encoder`` with options that contradict it."""
+        """Check all options of the model.
+
+        Raises:
+            UserError: an option is invalid or not supported, or ``--share-context-encoder`` is
+                given with an option that contradicts it.
+        """
         super().check_options(args)
         if args.share_context_encoder and args.context_side == "target":
             raise UserError(

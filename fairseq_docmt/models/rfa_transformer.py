@@ -30,7 +30,7 @@ NEW_PARAMETERS += ("causal_matrices.pool", "cross_matrices.pool")
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class RFAConfig(FairseqDataclass):
-    """Options of ``rfa_transformer``: random features, key weights and the sentential gate."""
+    """Options of ``rfa_transformer``: random features, rescaling of keys, and sentential gate."""
 
     cross_feature_dim: int = field(
         default=256,
@@ -124,7 +124,7 @@ class RFAConfig(FairseqDataclass):
 
 
 class RFATransformerEncoder(SharedSourceEncoder):
-    """Transformer encoder with optional random feature attention."""
+    """Transformer encoder with softmax attention or, if requested, random feature attention."""
 
     def build_encoder_layer(self, cfg):
         """Build an encoder layer, with random feature attention if ``--rfa-encoder`` is given."""
@@ -134,7 +134,10 @@ class RFATransformerEncoder(SharedSourceEncoder):
 
 
 def rfa_transformer(args):
-    """Default to transformer base: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    """Set missing options in ``args`` to their defaults, with the sizes of transformer base.
+
+    Transformer base has 6 + 6 layers of width 512, 8 heads and a feed-forward width of 2048.
+    """
     set_defaults(args, RFAConfig)
     base_architecture(args)
 
@@ -151,7 +154,11 @@ class RFATransformerModel(DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check the options of the model; raise UserError if one is invalid."""
+        """Check all options of the model.
+
+        Raises:
+            UserError: an option is invalid or not supported, or does not fit the other options.
+        """
         super().check_options(args)
         _check_pool(args)
         of_gates = {
@@ -176,7 +183,10 @@ class RFATransformerModel(DocumentTransformer):
 
 
 def _check_pool(args) -> None:
-    """Check that the pool of random matrices is large enough for the heads that share it.
+    """Check that there are enough random matrices to draw a different one for each head.
+
+    With ``--share-random-matrices``, the heads of all decoder layers draw from the same pool;
+    otherwise only those of one layer do.
 
     Raises:
         UserError: ``--random-matrices`` is too small.
@@ -197,7 +207,10 @@ def _check_pool(args) -> None:
 
 @register_model_architecture("rfa_transformer", "rfa_transformer_iwslt")
 def rfa_transformer_iwslt(args):
-    """Default to the size of the paper's IWSLT models: base, but feed-forward width 1024."""
+    """Set missing options in ``args`` to the sizes of the paper's IWSLT models.
+
+    These are the sizes of transformer base, except that the feed-forward width is 1024.
+    """
     args.encoder_ffn_embed_dim = getattr(args, "encoder_ffn_embed_dim", 1024)
     args.decoder_ffn_embed_dim = getattr(args, "decoder_ffn_embed_dim", 1024)
     rfa_transformer(args)

@@ -74,7 +74,10 @@ def _embedding(dictionary, size: int) -> nn.Embedding:
 
 
 def rnnsearch(args):
-    """Default to the sizes of Tu et al. (2018): embeddings of 620, states of 1000, one layer."""
+    """Set missing options in ``args`` to their defaults, with the sizes of Tu et al. (2018).
+
+    Embeddings have size 620, states have size 1000, and encoder and decoder have one layer each.
+    """
     set_defaults(args, RNNSearchConfig)
 
 
@@ -86,11 +89,11 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
 
     @classmethod
     def build_model(cls, args, task):
-        """Build a model with the options ``args`` and the dictionaries of a task.
+        """Build a model from its options ``args`` and the dictionaries of ``task``.
 
         Raises:
-            UserError: an option is invalid, or ``--share-all-embeddings`` is given although sizes
-                or dictionaries of the two sides differ.
+            UserError: an option is invalid, or ``--share-all-embeddings`` is given although
+                embedding sizes or dictionaries differ between the two sides.
         """
         args = completed(cls, args)
         source, target = cls._embeddings(args, task)
@@ -117,12 +120,24 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
 
     @classmethod
     def build_encoder(cls, args, *parts):
-        """Build a GRU encoder from its arguments ``parts``; models with context override this."""
+        """Build a GRU encoder; models with context override this method.
+
+        Args:
+            args: options of the model.
+            *parts: positional arguments of
+                :class:`~fairseq_docmt.modules.rnn.gru_encoder.GRUEncoder`.
+        """
         return GRUEncoder(*parts)
 
     @classmethod
     def build_decoder(cls, args, *parts):
-        """Build a GRU decoder from its arguments ``parts``; models with context override this."""
+        """Build a GRU decoder; models with context override this method.
+
+        Args:
+            args: options of the model.
+            *parts: positional arguments of
+                :class:`~fairseq_docmt.modules.rnn.gru_decoder.GRUDecoder`.
+        """
         return GRUDecoder(*parts)
 
     @staticmethod
@@ -145,7 +160,11 @@ class RNNSearchModel(FairseqEncoderDecoderModel):
 
 @register_model_architecture("rnnsearch", "rnnsearch_512")
 def rnnsearch_512(args):
-    """Default to Maruf and Haffari (2018): width 512, attention size 256, two decoder layers."""
+    """Set missing options in ``args`` to defaults, with the sizes of Maruf and Haffari (2018).
+
+    Embeddings and states have size 512, the hidden layer of attention has size 256, and the decoder
+    has two layers.
+    """
     for side in ("encoder", "decoder"):
         setattr(args, f"{side}_embed_dim", getattr(args, f"{side}_embed_dim", 512))
         setattr(args, f"{side}_hidden_size", getattr(args, f"{side}_hidden_size", 512))

@@ -1,4 +1,4 @@
-"""Transformer with attention to a window around the token itself or its aligned source token.
+"""Transformer with attention limited to a window around the token or its aligned source token.
 
 Herold and Ney (2023), "Improving Long Context Document-Level Machine Translation".
 """
@@ -80,7 +80,10 @@ class WindowAttentionConfig(FairseqDataclass):
 
 
 def window_attn_transformer(args):
-    """Default to transformer base: 6 + 6 layers of width 512, 8 heads, feed-forward width 2048."""
+    """Set missing options in ``args`` to their defaults, with the sizes of transformer base.
+
+    Transformer base has 6 + 6 layers of width 512, 8 heads and a feed-forward width of 2048.
+    """
     set_defaults(args, WindowAttentionConfig)
     base_architecture(args)
 
@@ -90,7 +93,7 @@ def window_attn_transformer(args):
     dataclass=options_dataclass(window_attn_transformer, TransformerConfig, WindowAttentionConfig),
 )
 class WindowAttentionTransformerModel(DocumentTransformer):
-    """Transformer with window attention, whose time and memory grow linearly with the length."""
+    """Transformer with window attention; time and memory are linear in the sequence length."""
 
     new_parameters = NEW_PARAMETERS
     architecture = staticmethod(window_attn_transformer)
@@ -98,7 +101,11 @@ class WindowAttentionTransformerModel(DocumentTransformer):
 
     @classmethod
     def check_options(cls, args):
-        """Check all options; switch off absolute positions if relative positions are chosen."""
+        """Check all options, and switch off absolute positions if relative ones are chosen.
+
+        Raises:
+            UserError: an option is invalid or not supported.
+        """
         super().check_options(args)
         for name in ("encoder_layers", "decoder_layers"):
             if getattr(args, name) < 1:
@@ -110,11 +117,11 @@ class WindowAttentionTransformerModel(DocumentTransformer):
             args.no_token_positional_embeddings = True
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Adapt the checkpoint of an older version or of a transformer to this model.
+        """Adapt the checkpoint of an older version or of a plain transformer to this model.
 
-        Convert the source and target token counts of older checkpoints to a length ratio, leave out
-        learned absolute positions if the model has relative ones, and keep the initialisation of
-        modules that the checkpoint lacks.
+        Source and target token counts, which older checkpoints have, are converted to a length
+        ratio. Learned absolute positions are left out if the model has none. Modules that the
+        checkpoint lacks keep their initial values.
         """
         for part in ("encoder", "decoder"):
             key, absent = f"{part}.embed_positions", getattr(self, part).embed_positions is None

@@ -1,8 +1,9 @@
 """Faster layers on a CPU: oneDNN in training, packed weights in decoding.
 
-Products of a few rows with a weight matrix are bound by memory access: oneDNN's own weight layout
-is up to three times as fast as a plain one. Packed weights do not follow parameter updates, so
-packed layers are for decoding only.
+Packed weights are stored in oneDNN's own layout. A decoding step multiplies a weight matrix by only
+a few rows, which takes as long as reading the matrix from memory. In oneDNN's layout this is up to
+three times as fast as in the usual one. Packed weights do not follow later changes of the
+parameters, so packed layers are for decoding only.
 """
 
 from types import SimpleNamespace
@@ -18,10 +19,10 @@ from fairseq_docmt.ops.onednn_linear import has_onednn, is_large, onednn_linear,
 
 
 class OneDNNLinear(nn.Linear):
-    """Linear layer computed with oneDNN where possible.
+    """Linear layer that computes with oneDNN where possible.
 
     Args:
-        linear: layer whose parameters are shared.
+        linear: layer to replace. Its parameters are shared.
     """
 
     def __init__(self, linear: nn.Linear):
@@ -35,22 +36,29 @@ class OneDNNLinear(nn.Linear):
 
 
 def use_onednn(model: nn.Module) -> None:
-    """Replace all plain linear layers of a model by oneDNN layers, keeping parameter names.
+    """Replace all plain linear layers of a model with layers that compute with oneDNN.
 
-    Without oneDNN in this torch build the model stays as it is.
+    The names of the parameters stay the same. If this build of torch has no oneDNN, the model is
+    not changed.
     """
     if has_onednn():
         swap_modules(model, lambda x: OneDNNLinear(x) if type(x) is nn.Linear else None)
 
 
 def pack_weights(model: nn.Module) -> None:
-    """Replace a model's plain linear layers and GRUs with packed ones, for decoding only."""
+    """Replace a model's plain linear layers and GRUs with packed ones, for decoding only.
+
+    If this build of torch cannot pack weights, the model is not changed.
+    """
     if can_pack():
         swap_modules(model, _packed)
 
 
 def _packed(layer: nn.Module) -> Optional[nn.Module]:
-    """Return a layer with packed weights, or None for layers that cannot be packed."""
+    """Return a packed layer that can replace ``layer``; None if it cannot be packed.
+
+    Linear layers and batch-first GRUs with biases can be packed in single precision or bfloat16.
+    """
     is_gru = type(layer) is nn.GRU and layer.batch_first and layer.bias
     if not is_gru and type(layer) not in (nn.Linear, OneDNNLinear):
         return None
@@ -60,15 +68,15 @@ def _packed(layer: nn.Module) -> Optional[nn.Module]:
 
 
 def can_pack() -> bool:
-    """Return whether this torch build has oneDNN with packed weights."""
+    """Return whether this build of torch can pack weights in oneDNN's layout."""
     return has_onednn() and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
 
 
 class PackedLinear(nn.Module):
     """Linear layer with weights packed in oneDNN's layout.
 
-    The packed weights are used on a CPU, without gradients, for products that are large enough;
-    otherwise this is a plain linear layer.
+    The packed weights are used on a CPU, without gradients, for products that are large enough. In
+    all other cases this is a plain linear layer.
 
     Args:
         linear: layer to replace. Its parameters are shared and must no longer change.
@@ -92,7 +100,9 @@ class PackedLinear(nn.Module):
 
 
 class PackedGRU(nn.Module):
-    """GRU with packed weights, used on a CPU without gradients; otherwise torch's GRU.
+    """GRU with weights packed in oneDNN's layout.
+
+    The packed weights are used on a CPU, without gradients. In all other cases torch's GRU is used.
 
     Args:
         gru: GRU with ``batch_first`` and biases. Its parameters are shared and must no longer
@@ -109,7 +119,12 @@ class PackedGRU(nn.Module):
         )
 
     def forward(self, x, state: Optional[Tensor] = None):
-        """Run the GRU over a (rows, T, d) tensor or a packed sequence, like torch's GRU."""
+        """Run the GRU over a whole batch, with the same results as torch's GRU.
+
+        Args:
+            x: (rows, T, m) inputs, or a packed sequence.
+            state: initial states of all layers; None for zeros.
+        """
         if torch.is_grad_enabled() or x.data.device.type != "cpu":
             return self.gru(x, state)
         if not isinstance(x, PackedSequence):
@@ -124,12 +139,13 @@ class PackedGRU(nn.Module):
         return x._replace(data=output), last
 
     def _run(self, data: Tensor, sizes: List[int], state: Optional[Tensor]):
-        """Return the outputs of the top layer and the last states of all layers.
+        """Run all layers; return the outputs of the top layer and the last states of all layers.
 
         Args:
-            data: inputs of all steps, concatenated.
+            data: (N, m) inputs: those of all rows at the first step, then at the second step, and
+                so on, as in a packed sequence.
             sizes: number of rows at each step.
-            state: initial states of all layers; None for zeros.
+            state: initial state of each layer and direction; None for zeros.
         """
         if state is None:
             state = data.new_zeros(len(self.products), sizes[0], self.hidden_size)
@@ -145,12 +161,13 @@ class PackedGRU(nn.Module):
     def _read(
         self, number: int, data: Tensor, sizes: List[int], state: Tensor
     ) -> Tuple[Tensor, Tensor]:
-        """Return the outputs and last states of one layer and direction.
+        """Run one direction of one layer; return the outputs and the last state of each row.
 
         Args:
-            number: index of the layer and direction; in a bidirectional GRU odd numbers run
+            number: index of the layer and direction. In a bidirectional GRU, odd numbers run
                 backwards.
-            data: inputs of all steps, concatenated.
+            data: (N, m) inputs: those of all rows at the first step, then at the second step, and
+                so on.
             sizes: number of rows at each step.
             state: initial state of each row.
         """
@@ -180,12 +197,12 @@ def _product(weight: Tensor, bias: Tensor) -> PackedLinear:
 
 
 def swap_modules(model: nn.Module, replacement: Callable[[nn.Module], Optional[nn.Module]]) -> None:
-    """Replace layers of a model in place.
+    """Replace some of the modules inside a model, in place.
 
     Args:
         model: model to change.
-        replacement: function that returns a layer's replacement, or None to keep the layer. Layers
-            with forward pre-hooks, such as those of quantization noise, are always kept.
+        replacement: function that takes a module and returns its replacement, or None to keep it.
+            Modules with forward pre-hooks, such as those of quantization noise, are always kept.
     """
     for module in list(model.modules()):
         for name, child in list(module.named_children()):

@@ -28,10 +28,11 @@ class DecoderState(NamedTuple):
 
     Attributes:
         layers: state of each layer.
-        rest: state shared by all layers, with a method ``reorder(rows: BeamRows)``; None if the
-            layers share no state.
+        rest: state that all layers share, with a method ``reorder(rows: BeamRows)``; None if there
+            is no such state.
         positions: (B * N,) position of the last token that each row has read, counted from 1; 0
-            before the first token. The beams of a sentence are adjacent rows.
+            before the first token. The beams of a sentence are adjacent rows. If the decoder
+            restarts positions, they are counted within the sentence.
         most: upper bound of ``positions``.
         bsz: number of sentences B.
         beams: number of beams N of each sentence.
@@ -45,7 +46,11 @@ class DecoderState(NamedTuple):
     beams: int
 
     def reorder(self, order: Tensor) -> "DecoderState":
-        """Reorder, repeat or drop batch rows; ``order`` has the former index of each new row."""
+        """Return the state with its batch rows reordered, repeated or dropped.
+
+        Args:
+            order: (rows,) former index of each new row.
+        """
         rows = split_order(order, self.bsz, self.beams)
         return self._replace(
             layers=[layer.reorder(rows) for layer in self.layers],
@@ -57,12 +62,12 @@ class DecoderState(NamedTuple):
 
 
 class StatefulDecoder(KeepsState, TransformerDecoderBase):
-    """Base class of the transformer decoders; layers are batch-first.
+    """Base class of this package's transformer decoders. Layers are batch-first.
 
-    Subclasses define the pass over whole sequences (:meth:`forward_sequence`). For beam search they
-    define the initial state (:meth:`init_layers`) and the additional inputs that the layers need
-    for each token, such as sentence numbers (:meth:`marks`). They may also define a faster
-    :meth:`step` for a single token.
+    Subclasses must define the pass over whole sequences (:meth:`forward_sequence`). For decoding,
+    they can override the initial state (:meth:`init_layers`) and the additional inputs that the
+    layers need for new tokens, such as sentence numbers (:meth:`marks`). They can also define a
+    faster :meth:`step` for a single token of each row.
 
     Args:
         cfg, dictionary, embed_tokens: see fairseq's decoder.
@@ -91,39 +96,42 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
             x: (B, T, C) embeddings.
             tokens: (B, T) decoder input.
             encoder_out: encoder output.
-            weights_of: index of the layer whose cross attention weights, averaged over heads, are
-                returned as ``attn``, (B, T, S); None to return no weights.
+            weights_of: index of the layer whose cross attention weights are returned; None to
+                return no weights.
 
         Returns:
-            (B, T, C) features and a dict of extra outputs.
+            (B, T, C) features and a dict of extra outputs. With ``weights_of``, the entry ``attn``
+            is [(B, T, S)], the attention weights averaged over heads. Decoders that compute rows in
+            groups of similar length may return (1, N, C) features
+            (:mod:`fairseq_docmt.modules.stream`).
         """
         raise NotImplementedError
 
     def init_layers(self, encoder_out: dict) -> tuple:
         """Return the initial state of each layer, and the initial state that all layers share.
 
-        Each state has one row per sentence. By default the shared state is None; see
-        :class:`DecoderState`.
+        Each state has one row per sentence. By default the layers share no state, and the second
+        result is None.
         """
         source, padding, separators = batch_first_source(encoder_out)
         layers = [layer.init_state(source, padding, separators=separators) for layer in self.layers]
         return layers, None
 
     def marks(self, tokens: Tensor, rest: Any) -> Tuple[dict, Any]:
-        """Return additional layer inputs for new tokens, and the new state shared by all layers.
+        """Compute marks of new tokens: additional inputs of the layers, such as sentence numbers.
 
         Args:
             tokens: (rows, T) new tokens, right-padded.
-            rest: shared state before these tokens, or None.
+            rest: state that the layers share before these tokens, or None.
 
         Returns:
-            Keyword arguments of the layers (none by default), and the shared state after these
-            tokens.
+            The marks as keyword arguments of the layers, by default an empty dict; and the shared
+            state after these tokens.
         """
         return {}, rest
 
     def read(self, x: Tensor, tokens: Tensor, state: DecoderState):
-        """Run the decoder over several new tokens, starting from a state.
+        """Run the layers over one or more new tokens of each row, starting from a state.
 
         Args:
             x: (rows, T, C) embeddings; in a search the beams of a sentence are adjacent rows.
@@ -131,13 +139,15 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
             state: state before these tokens.
 
         Returns:
-            (rows, T, C) features, new layer states and the new state shared by all layers.
+            (rows, T, C) features, the new state of each layer, and the new state that they share.
         """
         marks, rest = self.marks(tokens, state.rest)
         return (*self.extend_layers(x, state, self._padding(tokens), **marks), rest)
 
     def step(self, x: Tensor, tokens: Tensor, state: DecoderState):
-        """Run the decoder over one new token of each row, starting from a state.
+        """Run the layers over a single new token of each row, starting from a state.
+
+        By default this calls :meth:`read`.
 
         Args:
             x: (rows, C) embeddings.
@@ -145,7 +155,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
             state: state before these tokens.
 
         Returns:
-            (rows, C) features, new layer states and the new state shared by all layers.
+            (rows, C) features, the new state of each layer, and the new state that they share.
         """
         x, layers, rest = self.read(x.unsqueeze(1), tokens.unsqueeze(1), state)
         return x.squeeze(1), layers, rest
@@ -153,14 +163,21 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
     # ---- layers ----------------------------------------------------------------------------------
 
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
-        """Build a layer without activation checkpointing, which :meth:`run_layers` provides."""
+        """Build a layer without fairseq's wrapper for activation checkpointing.
+
+        :meth:`run_layers` takes care of activation checkpointing instead.
+        """
         layer = self.layer_class(cfg, no_encoder_attn)
         self.layer_built(layer)
         least = 0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
         return fsdp_wrap(layer, min_num_params=least)
 
     def layer_built(self, layer: DecoderLayer) -> None:
-        """Modify a newly built layer: a hook for subclasses, called for the lowest layer first."""
+        """Modify a layer that was just built.
+
+        Subclasses can override this method, which is called for the lowest layer first and by
+        default does nothing.
+        """
 
     def run_layers(
         self,
@@ -173,18 +190,20 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         """Run all layers over one or more new tokens, starting from given states.
 
         Args:
-            groups: (rows, T, C) inputs, one tensor for each group of rows of similar length; see
-                :meth:`DecoderLayer.forward`.
-            begin: function from layer number, layer and inputs to the states of the layer before
-                these tokens, one for each group.
-            between: function from layer number to a sublayer between causal and cross attention, or
-                None.
+            groups: (rows, T, C) inputs, one tensor for each group of rows of similar length.
+                Usually there is a single group; see :meth:`DecoderLayer.forward`.
+            begin: function that takes the number of a layer, the layer and its inputs, and returns
+                the state of this layer before the tokens, one for each group.
+            between: function that takes the number of a layer and returns a sublayer to insert
+                between its causal and cross attention, or None.
             weights_of: index of the layer whose cross attention weights are returned, or None.
-            **given: further arguments of the layers; a list has one value for each layer.
+            **given: further arguments of the layers. If the value is a list, each layer gets one of
+                its items; otherwise all layers get the value.
 
         Returns:
-            Outputs of the groups, new states by layer and group, and the (rows, T, S) attention
-            weights of each group, averaged over heads; an empty list without ``weights_of``.
+            Three lists: the output of each group; the new states of each layer, one per group; and
+            the (rows, T, S) cross attention weights of each group, averaged over heads. The last
+            list is empty without ``weights_of``.
         """
         after, weights = [], []
         for number, layer in enumerate(self.layers):
@@ -197,9 +216,10 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return groups, after, weights
 
     def _run(self, layer: DecoderLayer) -> Callable:
-        """Return the layer, or a wrapper with activation checkpointing if requested in training.
+        """Return a function that runs a layer, with activation checkpointing if it is switched on.
 
-        fairseq's own wrapper cannot be used: it passes gradients to tensor arguments only.
+        Activation checkpointing is only used in training. fairseq's own wrapper does not work here,
+        as it passes gradients only to arguments that are tensors.
         """
         if not (self.cfg.checkpoint_activations and self.training):
             return layer
@@ -213,7 +233,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
     def extend_layers(
         self, x: Tensor, state: DecoderState, padding: Optional[Tensor] = None, **given
     ) -> Tuple[Tensor, List[LayerState]]:
-        """Run all layers over new tokens, starting from the decoder state.
+        """Run all layers over new tokens, starting from the state of a decoder.
 
         Args:
             x: (rows, T, C) embeddings.
@@ -222,7 +242,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
             **given: further arguments of :meth:`run_layers`.
 
         Returns:
-            (rows, T, C) output and the new layer states.
+            (rows, T, C) output of the top layer, and the new state of each layer.
         """
         (x,), after, _ = self.run_layers(
             [x],
@@ -244,7 +264,13 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         alignment_layer=None,
         alignment_heads=None,
     ):
-        """Compute features of all tokens, or of the last token only with an incremental state."""
+        """Compute the features of all tokens or, with an incremental state, of the last token only.
+
+        Returns:
+            (B, T, C) features, where T is 1 with an incremental state, and a dict of extra outputs.
+            For whole sequences, ``alignment_layer`` is the argument ``weights_of`` of
+            :meth:`forward_sequence`.
+        """
         if incremental_state is not None:
             last = prev_output_tokens[:, -1:]
             return self.prefill(last, encoder_out, incremental_state, in_search=True)
@@ -259,11 +285,11 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         Args:
             new_tokens: (B, T) tokens, right-padded.
             encoder_out: encoder output.
-            incremental_state: fairseq's dictionary, in which the state is updated.
-            in_search: whether to use :meth:`step`, which needs exactly one token per row.
+            incremental_state: fairseq's dictionary of states, which is updated.
+            in_search: whether to use :meth:`step`; this requires exactly one token in each row.
 
         Returns:
-            (B, T, C) features and extra outputs.
+            (B, T, C) features and a dict of extra outputs.
         """
         state = self.current_state(incremental_state, encoder_out, len(new_tokens))
         positions, most = self._positions(new_tokens, state), state.most + new_tokens.size(1)
@@ -281,7 +307,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return self._project(x), {"attn": [None], "inner_states": []}
 
     def init_state(self, encoder_out):
-        """Return the state before the first token, with one row per sentence."""
+        """Return the decoder state before the first token, with one row per sentence."""
         bsz = encoder_out["encoder_padding_mask"][0].size(0)
         layers, rest = self.init_layers(encoder_out)
         positions = torch.zeros(bsz, dtype=torch.long, device=self.embed_tokens.weight.device)
@@ -295,7 +321,10 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return padding if padding.any() else None
 
     def _positions(self, tokens: Tensor, state: DecoderState) -> Tensor:
-        """Return the positions (rows, T) of tokens that continue a state; 0 at right padding."""
+        """Return the (rows, T) positions of new tokens that follow a state; 0 at right padding.
+
+        If the decoder restarts positions, they are counted within the sentence.
+        """
         is_token = tokens.ne(self.padding_idx)
         positions = (is_token.cumsum(dim=1) + state.positions.unsqueeze(1)) * is_token
         if not self.restarts_positions:
@@ -303,13 +332,13 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return sentence_positions(positions, tokens.eq(self.separator), ends=False)
 
     def _embed(self, tokens: Tensor, positions: Optional[Tensor] = None, most: int = 0) -> Tensor:
-        """Embed (B, T) tokens and their positions, giving (B, T, C).
+        """Return the (B, T, C) embeddings of tokens, including those of their positions.
 
         Args:
             tokens: (B, T) tokens.
-            positions: (B, T) positions of the tokens; by default each row starts at the first
+            positions: (B, T) positions of the tokens. By default each row starts at the first
                 position.
-            most: upper bound of ``positions``.
+            most: upper bound of ``positions``; not needed without them.
         """
         x = self.embed_scale * self.embed_tokens(tokens)
         if self.quant_noise is not None:
@@ -326,7 +355,10 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return self.dropout_module(x)
 
     def _embedded(self, positions: Tensor, most: int) -> Tensor:
-        """Look up the embeddings (..., C) of positions that are at most ``most``."""
+        """Look up the (..., C) embeddings of positions.
+
+        If a sinusoidal table is too short for positions up to ``most``, it is extended.
+        """
         embed = self.embed_positions
         sinusoidal = isinstance(embed, SinusoidalPositionalEmbedding)
         if sinusoidal and len(embed.weights) <= most + self.padding_idx:
@@ -341,7 +373,11 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
 
 
 def _for_rows(encoder_out: dict, num_rows: int) -> dict:
-    """Repeat the encoder output for each beam, for decoding without incremental state."""
+    """Repeat the encoder output of each sentence for its beams, giving ``num_rows`` rows in all.
+
+    This is for decoding without incremental state, where the decoder reads the whole prefix at
+    every step.
+    """
     bsz = encoder_out["encoder_padding_mask"][0].size(0)
     if num_rows == bsz:
         return encoder_out
@@ -357,19 +393,23 @@ def _for_rows(encoder_out: dict, num_rows: int) -> dict:
 
 
 def batch_first_source(encoder_out: dict):
-    """Return encoder states (B, S, C), padding mask (B, S) or None, and separator mask (B, S)."""
+    """Return the encoder states and their masks, with the batch as the first dimension.
+
+    Returns:
+        (B, S, C) states, (B, S) padding mask or None without padding, and (B, S) mask of ``<sep>``.
+    """
     source = encoder_out["encoder_out"][0].transpose(0, 1)
     padding = encoder_out["encoder_padding_mask"][0]
     return source, padding if padding.any() else None, encoder_out["separators"][0]
 
 
 def look_up(embed_positions: nn.Module, positions: Tensor) -> Tensor:
-    """Return the (B, T, C) embeddings of positions (B, T), counted from 1; 0 is padding.
+    """Return the (B, T, C) embeddings of positions.
 
     Args:
         embed_positions: fairseq's learned or sinusoidal positional embedding, with a table large
             enough for all positions.
-        positions: (B, T) positions.
+        positions: (B, T) positions, counted from 1; 0 is padding.
     """
     sinusoidal = isinstance(embed_positions, SinusoidalPositionalEmbedding)
     table = embed_positions.weights if sinusoidal else embed_positions.weight

@@ -12,16 +12,16 @@ from fairseq_docmt.modules.search_state import SharedSource
 
 
 def wrapped(layer, cfg):
-    """Wrap a layer for activation checkpointing and sharding, as fairseq does with its layers."""
+    """Wrap a layer for activation checkpointing and sharding, as fairseq does."""
     if cfg.checkpoint_activations:
         return fsdp_wrap(checkpoint_wrapper(layer, cfg.offload_activations), min_num_params=0)
     return fsdp_wrap(layer, min_num_params=cfg.min_params_to_wrap)
 
 
 class SharedSourceEncoder(SharedSource, TransformerEncoderBase):
-    """Transformer encoder whose output marks ``<sep>`` and is shared by the beams of a sentence.
+    """Transformer encoder whose output has one row per sentence, which all its beams share.
 
-    Its output is meant for a :class:`StatefulDecoder`.
+    The output also has a mask of ``<sep>`` and is meant for a :class:`StatefulDecoder`.
 
     Args:
         cfg, dictionary, embed_tokens: see fairseq's encoder.
@@ -33,9 +33,10 @@ class SharedSourceEncoder(SharedSource, TransformerEncoderBase):
         self.separator = separator
 
     def forward(self, src_tokens, *args, **kwargs):
-        """Encode the source; add a separator mask and the number of beams to fairseq's output.
+        """Encode the source, and add two entries to the output of fairseq's encoder.
 
-        The mask ``separators`` is [(B, S)], True at ``<sep>``; ``beams`` is 1 before beam search.
+        ``separators`` is [(B, S)], True at ``<sep>``. ``beams`` is the number of beams per
+        sentence, 1 before beam search.
         """
         return self._shared(super().forward(src_tokens, *args, **kwargs), src_tokens)
 
@@ -52,11 +53,12 @@ class SharedSourceEncoder(SharedSource, TransformerEncoderBase):
 
 @contextlib.contextmanager
 def pass_layer_kwargs(modules: Sequence[nn.Module], **values):
-    """Pass extra keyword arguments to every call of the modules inside a ``with`` block.
+    """Pass extra keyword arguments to every call of some modules inside a ``with`` block.
 
     Args:
         modules: modules whose ``forward`` accepts the arguments.
-        **values: value of each argument for all modules, or a list with one value for each module.
+        **values: values of the arguments. If a value is a list, each module gets one of its items;
+            otherwise all modules get the value.
     """
     with contextlib.ExitStack() as hooks:
         for number, module in enumerate(modules):

@@ -6,11 +6,11 @@ from torch import Tensor
 
 
 class EncoderOutput(TypedDict, total=False):
-    """Output of the encoders of this package for B sentences or spans with S source positions.
+    """Output of this package's encoders for B batch rows with S source positions.
 
-    A list holds a single value, as in fairseq, or is empty if the value is absent. Decoders only
-    read this dictionary, except that they store intermediate results in ``begun`` and
-    ``remembered``, for reuse, while gradients are off.
+    As in fairseq, a list holds a single value, or is empty if there is no value. Decoders do not
+    modify this dictionary, with one exception: while gradients are off, they store intermediate
+    results in ``begun`` and ``remembered``, to use them again later.
     """
 
     # ---- of fairseq's encoders -----------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Group attention of ``g_transformer`` (Bao et al. 2021), optionally combined with full attention.
 
-Group attention is attention within a sentence. Combined attention mixes it with attention to the
-whole document by a gate.
+In group attention, a token attends only to its own sentence or, in cross attention, to the
+corresponding source sentence. Combined attention mixes this with attention to the whole document,
+by a gate.
 
 Shapes: B batch rows, H heads, T target or S source positions, model size C, head size d.
 """
@@ -27,14 +28,15 @@ from fairseq_docmt.ops.precision import masked_attention
 class _GroupAttention(AttentionProjections):
     """Attention to one sentence; :meth:`combine` adds attention to the whole document.
 
-    The parameters of sentence attention are named as in a plain transformer. Combined attention
-    stacks the heads of sentence attention and of document attention, in this order, in one tensor.
+    The parameters of sentence attention have the same names as in a plain transformer. Combined
+    attention has 2 H heads: tensors of queries, keys and values contain first the H heads of
+    sentence attention, then the H heads of document attention.
 
     Args:
         embed_dim: size of queries and outputs.
-        heads: number of attention heads.
+        heads: number of attention heads H.
         dropout: dropout probability of attention weights.
-        key_dim: size of keys and values; default: ``embed_dim``.
+        key_dim: size of the inputs of keys and values; default: ``embed_dim``.
     """
 
     def __init__(self, embed_dim: int, heads: int, dropout: float, key_dim: Optional[int] = None):
@@ -43,7 +45,7 @@ class _GroupAttention(AttentionProjections):
         self.document: Optional[AttentionProjections] = None
 
     def combine(self) -> None:
-        """Build attention to the whole document, and a gate to mix it with sentence attention."""
+        """Add attention to the whole document, and a gate to mix it with sentence attention."""
         embed_dim, key_dim = self.q_proj.in_features, self.k_proj.in_features
         self.document = AttentionProjections(embed_dim, self.num_heads, key_dim)
         self.gate = nn.Linear(2 * embed_dim, embed_dim)
@@ -56,14 +58,14 @@ class _GroupAttention(AttentionProjections):
     def queries(self, x: Tensor) -> Tensor:
         """Project inputs (B, T, C) to queries (B, H, T, d).
 
-        Combined attention doubles the number of heads H.
+        In combined attention they are (B, 2 H, T, d).
         """
         return torch.cat([part.split_heads(part.q_proj(x)) for part in self._parts()], dim=1)
 
     def all_keys_and_values(self, x: Tensor) -> Tuple[Tensor, Tensor]:
-        """Project inputs (B, S, C) to keys and values (B, H, S, d).
+        """Project inputs (B, S, C) to keys and values, each (B, H, S, d).
 
-        Combined attention doubles the number of heads H.
+        In combined attention they are (B, 2 H, S, d).
         """
         keys, values = zip(*(part.keys_and_values(x) for part in self._parts()))
         return torch.cat(keys, dim=1), torch.cat(values, dim=1)
@@ -71,7 +73,7 @@ class _GroupAttention(AttentionProjections):
     def project(self, x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
         """Project inputs (B, T, C) to queries, keys and values, each (B, H, T, d).
 
-        Combined attention doubles the number of heads H.
+        In combined attention they are (B, 2 H, T, d).
         """
         return (self.queries(x), *self.all_keys_and_values(x))
 
@@ -79,7 +81,7 @@ class _GroupAttention(AttentionProjections):
         """Compute the (B, T, C) output of group attention, or of combined attention.
 
         Args:
-            q, k, v: projected queries, keys and values.
+            q, k, v: queries, keys and values, projected as by :meth:`project`.
             seen: (B, T, S) or (B, 1, S), True where attention is allowed.
             same_sentence: (B, T, S) True where query and key are in the same sentence.
         """
@@ -90,9 +92,12 @@ class _GroupAttention(AttentionProjections):
         return gate * outputs[0] + (1 - gate) * outputs[1]
 
     def _outputs(self, q, k, v, seen: Tensor, same_sentence: Tensor) -> List[Tensor]:
-        """Compute the (B, T, C) outputs of sentence attention and, if combined, document attention.
+        """Compute the outputs of sentence attention and, if combined, of document attention.
 
-        See :meth:`attend` for the arguments.
+        The arguments are those of :meth:`attend`.
+
+        Returns:
+            List of one or two (B, T, C) tensors.
         """
         dropout, parts = self.dropout if self.training else 0.0, self._parts()
         heads = zip(*(x.chunk(len(parts), dim=1) for x in (q, k, v)))
@@ -103,7 +108,10 @@ class _GroupAttention(AttentionProjections):
         return outputs
 
     def _gate(self, outputs: List[Tensor]) -> Tensor:
-        """Return the (B, T, C) gate: 1 takes sentence attention only, 0 document attention only."""
+        """Compute the (B, T, C) gate of combined attention from its two outputs.
+
+        The gate is between 0 (only document attention) and 1 (only sentence attention).
+        """
         return self.gate(torch.cat(outputs, dim=-1)).sigmoid()
 
 
@@ -116,15 +124,16 @@ class CausalGroupAttention(CausalSentenceAttention, _GroupAttention):
 
 
 class SourceGroupAttention(_GroupAttention):
-    """Attention of each target sentence to the source sentence at the same position.
+    """Attention of each target sentence to the source sentence with the same number.
 
-    Target sentences after the last source sentence attend to the last one.
+    Target sentences after the last source sentence attend to the last one. Combined attention also
+    attends to the whole source.
     """
 
     def project_source(
         self, source: Tensor, padding: Optional[Tensor], separators: Tensor
     ) -> AttendedSource:
-        """Compute the keys and values of a source.
+        """Compute the keys and values of a source, and the sentence number of each of its tokens.
 
         Args:
             source: (B, S, C) encoder output.
@@ -135,12 +144,15 @@ class SourceGroupAttention(_GroupAttention):
         return AttendedSource(keys, values, padding, source_sentences(separators))
 
     def forward(self, x: Tensor, source: AttendedSource, sentences: Tensor) -> Tensor:
-        """Attend to the source; return (B * N, T, C) for N consecutive rows (beams) per source.
+        """Attend from target tokens to the source.
 
         Args:
-            x: (B * N, T, C) queries before projection.
+            x: (B * N, T, C) inputs of the queries; the N rows (beams) of a source are adjacent.
             source: keys and values of B sources.
             sentences: (B * N, T) sentence number of each query.
+
+        Returns:
+            (B * N, T, C) output.
         """
         bsz = len(source.keys)
         by_source = x.unflatten(0, (bsz, -1)).flatten(1, 2)
@@ -149,13 +161,14 @@ class SourceGroupAttention(_GroupAttention):
         return self.attend(q, source.keys, source.values, seen, same).view_as(x)
 
     def weights(self, x: Tensor, source: AttendedSource, sentences: Tensor) -> Tensor:
-        """Compute the (B, H, T, S) attention weights of queries.
+        """Compute the (B, H, T, S) attention weights of target tokens.
 
-        With combined attention, the sentence and document weights of each head are averaged,
-        weighted by the mean of the gate over its C dimensions for each query.
+        In combined attention, each head has a weighted average of its sentence and document
+        weights. The weight of sentence attention is the gate of the query, averaged over its C
+        dimensions.
 
         Args:
-            x: (B, T, C) queries before projection.
+            x: (B, T, C) inputs of the queries.
             source: keys and values of B sources.
             sentences: (B, T) sentence number of each query.
         """
@@ -192,7 +205,7 @@ class GroupEncoderLayer(TransformerEncoderLayerBase):
 
 
 class GroupTransformerEncoder(SentenceEncoder):
-    """Transformer encoder with group attention, and document attention in the top layers."""
+    """Transformer encoder with group attention, and also document attention in the top layers."""
 
     _layers_built = 0
 
@@ -220,13 +233,13 @@ class GroupDecoderLayer(DecoderLayer):
 
 
 class GroupTransformerDecoder(SentenceDecoder):
-    """Transformer decoder with group attention, and document attention in the top layers."""
+    """Transformer decoder with group attention, and also document attention in the top layers."""
 
     layer_class = GroupDecoderLayer
     _layers_built = 0
 
     def layer_built(self, layer):
-        """Add document attention to the self- and cross-attention of the top layers."""
+        """Add document attention to the self-attention and cross attention of the top layers."""
         top = self.cfg.decoder.layers - self._layers_built
         if top <= self.cfg.decoder_context_layers:
             layer.self_attn.combine()

@@ -16,20 +16,21 @@ from fairseq_docmt.modules.stream_encoder import StreamEncoder
 
 
 class PreviousStates(NamedTuple):
-    """Layer outputs of a batch and of the sentences before it, with indices of previous sentences.
+    """States of the sentences in and before a batch, and the indices of those before each row.
 
-    M is the number of all these sentences and W their padded length.
+    M is the number of all sentences and W their padded length.
 
     Attributes:
-        states: (M, W, C) states of each sentence, first those from the document state before the
-            batch, then those of the batch.
-        present: (M, W) True at words, False at padding.
+        states: (M, W, C) encoder or decoder states of each sentence. The sentences from the
+            document state before the batch come first, then those of the batch.
+        present: (M, W) True at tokens, False at padding.
         place: (rows, n) indices in ``states`` of the n previous sentences of each row, the farthest
             first.
-        known: (rows, n) True where such a previous sentence exists in the row's document.
-        doc_state: document state of each lane (document sequence) after the batch.
-            ``SIDE.states.1`` (lanes, W, C) and ``SIDE.present.1`` (lanes, W) describe the last
-            sentence of each lane, ``SIDE.states.2`` the sentence before it, and so on.
+        known: (rows, n) True where the previous sentence exists, that is, belongs to the document
+            of the row.
+        doc_state: document state of each lane after the batch. ``SIDE.states.1`` (lanes, W, C) and
+            ``SIDE.present.1`` (lanes, W) describe the last sentence of each lane, ``SIDE.states.2``
+            the sentence before it, and so on. SIDE is ``encoder`` or ``decoder``.
     """
 
     states: Tensor
@@ -42,12 +43,12 @@ class PreviousStates(NamedTuple):
     def of(
         cls, side: str, states: Tensor, present: Tensor, stream: Stream, count: int
     ) -> "PreviousStates":
-        """Find the previous ``count`` sentences of each row.
+        """Find the previous ``count`` sentences of each row of a batch.
 
         Args:
             side: ``encoder`` or ``decoder``, the prefix of names in the document state.
             states: (rows, W, C) states of the batch.
-            present: (rows, W) True at words.
+            present: (rows, W) True at tokens.
             stream: documents of the batch rows, and the document state before the batch.
             count: number n of previous sentences.
 
@@ -68,10 +69,10 @@ class PreviousStates(NamedTuple):
 
 
 class AttendedSentences(NamedTuple):
-    """Keys and values of the words of the n previous sentences of each of B sentences.
+    """Keys and values for the words in the n previous sentences of each of B sentences.
 
     Attributes:
-        keys, values: (B, n, heads, W, head size), for sentences of W words.
+        keys, values: (B, n, H, W, d), for previous sentences of up to W words.
         words: (B, n, W) True at words, False at padding.
         known: (B, n) True if the previous sentence exists.
     """
@@ -82,20 +83,23 @@ class AttendedSentences(NamedTuple):
     known: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "AttendedSentences":
-        """Select the keys, values and masks for the sentences at the 1-D indices ``sentences``."""
+        """Select the keys, values and masks of some sentences by a 1-D tensor of indices."""
         return AttendedSentences(*(x.index_select(0, sentences) for x in self))
 
     def reorder(self, rows: BeamRows) -> "AttendedSentences":
-        """Select the sentences that ``rows`` keeps; all beams of a sentence share its data."""
+        """Select the sentences that remain in a beam search.
+
+        The beams of a sentence share its keys and values, so their order does not matter.
+        """
         return self if rows.sentences is None else self.of_sentences(rows.sentences)
 
 
 class HierarchicalAttention(nn.Module):
-    """Attention to the words of each previous sentence, then to the sentences.
+    """Attention to the words of each previous sentence, then to the resulting sentence summaries.
 
-    A gate combines each state with the result. After Miculicich et al. (2018), with layer norms
-    and the residual connection of the feed-forward network as in the authors' code. Without
-    previous sentences the output is the input.
+    A gate combines each state with the result. The module follows Miculicich et al. (2018); its
+    layer norms and the residual connection of the feed-forward network are those of the authors'
+    code. Without previous sentences the output is the input.
 
     Args:
         embed_dim: size C of states.
@@ -122,7 +126,7 @@ class HierarchicalAttention(nn.Module):
             nn.init.zeros_(linear.bias)
 
     def attended(self, previous: PreviousStates) -> AttendedSentences:
-        """Project the words of the previous sentences of each row to keys and values."""
+        """Compute the keys and values of the words of each row's previous sentences."""
         keys, values = self.word_attention.keys_and_values(previous.states)
         place = previous.place
         return AttendedSentences(
@@ -130,11 +134,11 @@ class HierarchicalAttention(nn.Module):
         )
 
     def forward(self, x: Tensor, sentences: AttendedSentences) -> Tensor:
-        """Add the context from previous sentences to states.
+        """Add context from previous sentences to encoder or decoder states.
 
         Args:
-            x: (B * N, T, C) states h_t, N consecutive rows for each of the B sentences.
-            sentences: keys and values of the previous sentences.
+            x: (B * N, T, C) states h_t; the N rows (beams) of a sentence are adjacent.
+            sentences: keys and values of the previous sentences of B sentences.
 
         Returns:
             (B * N, T, C) states with context; unchanged for sentences without previous sentences.
@@ -147,7 +151,15 @@ class HierarchicalAttention(nn.Module):
         return torch.where(anything, output, states).view_as(x)
 
     def _read_words(self, states: Tensor, sentences: AttendedSentences) -> Tensor:
-        """Return (B, n, T, C) summaries s_t^j of n previous sentences for states h_t, (B, T, C)."""
+        """Summarise each previous sentence by attention to its words.
+
+        Args:
+            states: (B, T, C) states h_t, from which the queries are computed.
+            sentences: keys and values of the n previous sentences.
+
+        Returns:
+            (B, n, T, C) summaries s_t^j: one of each previous sentence j for each state h_t.
+        """
         attention = self.word_attention
         q = attention.split_heads(attention.q_proj(self.word_query_norm(states))).unsqueeze(1)
         # Unknown sentences are masked later; here all their positions are attended to, against NaN.
@@ -157,10 +169,10 @@ class HierarchicalAttention(nn.Module):
         return self.word_norm(attention.out_proj(read.transpose(2, 3).flatten(3)))
 
     def _read_sentences(self, states: Tensor, summaries: Tensor, known: Tensor) -> Tensor:
-        """Return the (B, T, C) context vectors d_t: attention over the sentence summaries.
+        """Compute the (B, T, C) context vectors d_t by attention to the sentence summaries.
 
         Args:
-            states: (B, T, C) states, the queries.
+            states: (B, T, C) states, from which the queries are computed.
             summaries: (B, n, T, C) summary of each previous sentence for each state.
             known: (B, n) True if the previous sentence exists.
         """
@@ -184,13 +196,20 @@ class HierarchicalAttention(nn.Module):
 
 
 def _build_attention(cfg, side) -> HierarchicalAttention:
-    """Create hierarchical attention with the sizes of ``side``, the encoder or decoder options."""
+    """Create hierarchical attention with the sizes of ``side``.
+
+    Args:
+        cfg: options of the model.
+        side: ``cfg.encoder`` or ``cfg.decoder``.
+    """
     sizes = (side.embed_dim, side.attention_heads, side.ffn_embed_dim)
     return HierarchicalAttention(*sizes, cfg.dropout, cfg.attention_dropout)
 
 
 class HANEncoder(StreamEncoder):
-    """Transformer encoder whose output attends to previous source sentences.
+    """Transformer encoder whose output states attend to previous source sentences.
+
+    With ``--context-side target``, the encoder reads no context.
 
     Args:
         cfg, dictionary, embed_tokens: see fairseq's transformer.
@@ -204,7 +223,12 @@ class HANEncoder(StreamEncoder):
             self.hierarchical = _build_attention(cfg, cfg.encoder)
 
     def with_context(self, output, src_tokens, stream):
-        """Replace the encoder states by states that have attended to previous source sentences."""
+        """Let the encoder states attend to previous source sentences.
+
+        Returns:
+            The encoder output with new states and the new ``doc_state``. It is unchanged if the
+            encoder does not read previous sentences.
+        """
         if self.hierarchical is None:
             return output
         x, present = output["encoder_out"][0].transpose(0, 1), src_tokens.ne(self.padding_idx)
@@ -215,7 +239,9 @@ class HANEncoder(StreamEncoder):
 
 
 class HANDecoder(StatefulDecoder):
-    """Transformer decoder whose output attends to previous target sentences.
+    """Transformer decoder whose output states attend to previous target sentences.
+
+    With ``--context-side source``, the decoder reads no previous target sentences.
 
     Args:
         cfg, dictionary, embed_tokens: see fairseq's transformer.
@@ -231,8 +257,8 @@ class HANDecoder(StatefulDecoder):
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """Compute features with attention to previous target sentences (teacher forcing).
 
-        Arguments and results are those of ``StatefulDecoder.forward_sequence``; the extra outputs
-        include the new document state, ``doc_state``.
+        Arguments and results are those of :meth:`StatefulDecoder.forward_sequence`. The extra
+        outputs include the new document state, ``doc_state``.
         """
         stream = encoder_out["stream"].for_rows(len(tokens))
         stream = stream if weights_of is None else stream.ungrouped()
@@ -254,10 +280,10 @@ class HANDecoder(StatefulDecoder):
         return stream.at_loss(x), extra
 
     def init_layers(self, encoder_out):
-        """Return the initial state of each layer, and the projected previous target sentences.
+        """Return the initial state of each layer, and keys and values of previous target sentences.
 
-        Both have one row per sentence. The second is None if the decoder reads no previous
-        sentences.
+        Both have one row per sentence. The second result is None if the decoder does not read
+        previous sentences.
         """
         layers, _ = super().init_layers(encoder_out)
         if self.hierarchical is None:
@@ -270,11 +296,14 @@ class HANDecoder(StatefulDecoder):
         return layers, self.hierarchical.attended(previous)
 
     def read(self, x, tokens, state):
-        """Run the decoder over new tokens (rows, T), then attend to the previous target sentences.
+        """Run the layers over new tokens, then attend to the previous target sentences.
+
+        The arguments are those of :meth:`StatefulDecoder.read`.
 
         Returns:
-            (rows, T, C) features, new layer states, and the projected previous sentences,
-            unchanged (None if the decoder reads no previous sentences).
+            (rows, T, C) features, the new state of each layer, and the keys and values of the
+            previous sentences, which do not change. The last is None if the decoder does not read
+            previous sentences.
         """
         x, layers, previous = super().read(x, tokens, state)
         x = super()._project(x)

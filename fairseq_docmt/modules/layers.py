@@ -1,6 +1,7 @@
 """Multi-head attention and the decoder layer, on which all transformers of this package build.
 
-Parameters have fairseq's names and initialisation, so they can come from a trained transformer.
+Parameters have the same names and initialisation as in fairseq, so they can be loaded from a
+trained transformer.
 
 Shapes: B sentences, H heads, T target or S source positions, model dimension C, head dimension d.
 """
@@ -21,8 +22,8 @@ class RecentTokens(NamedTuple):
 
     Attributes:
         keys, values: (rows, H, n, d) for H heads of size d and the last n positions.
-        hidden: (rows, n) True at empty positions.
-        sentences: (rows, n) sentence number of each token, None if not needed.
+        hidden: (rows, n) True at positions without a token, which are not attended to.
+        sentences: (rows, n) sentence number of each token; None if not needed.
     """
 
     keys: Tensor
@@ -45,13 +46,14 @@ class RecentTokens(NamedTuple):
         return cls(keys, values, padding, sentences)
 
     def followed_by(self, new: "RecentTokens") -> "RecentTokens":
-        """Return the cache with new tokens appended."""
+        """Return a cache of these tokens followed by the tokens of another cache."""
         return self._each(lambda x, added, dim: torch.cat([x, added], dim), new)
 
     def right_aligned(self, padding: Optional[Tensor]) -> "RecentTokens":
         """Return the cache with the padding of each row moved from its end to its beginning.
 
-        ``padding`` is (rows, T), True at padding among the latest T tokens; None without padding.
+        Args:
+            padding: (rows, T) True at padding among the latest T tokens; None without padding.
         """
         if padding is None:
             return self
@@ -75,15 +77,16 @@ class RecentTokens(NamedTuple):
         return self._each(lambda x, dim: x.narrow(dim, length - size, size))
 
     def reorder(self, rows: BeamRows) -> "RecentTokens":
-        """Return the cache with its batch rows in the new order ``rows``."""
+        """Return the cache with its rows reordered, repeated or dropped for beam search."""
         return self._each(lambda x, dim: x.index_select(0, rows.order))
 
     def _each(self, function: Callable[..., Tensor], *others: "RecentTokens") -> "RecentTokens":
-        """Return the cache that results from applying a function to each tensor of the caches.
+        """Return a cache whose tensors are the results of a function.
 
         Args:
-            function: called with the corresponding tensor of each cache (such as the keys) and the
-                index of its token dimension; returns the new tensor.
+            function: called for each kind of tensor, such as the keys. Its arguments are this
+                tensor of each cache, and the index of the dimension of tokens; it returns the new
+                tensor. A tensor that is None remains None.
             *others: caches in addition to this one.
         """
         dims = (2, 2, 1, 1)
@@ -93,15 +96,15 @@ class RecentTokens(NamedTuple):
 
 
 class AttentionProjections(nn.Module):
-    """Base class of attention modules: the query, key, value and output projections.
+    """Base class of attention modules, with query, key, value and output projections.
 
-    Parameters can come from a trained transformer.
+    The parameters can be loaded from a trained transformer.
 
     Args:
         embed_dim: size of queries and outputs.
         heads: number of attention heads.
         key_dim: input size of the key and value projections; default: ``embed_dim``.
-        contexts: number of context vectors concatenated before the output projection.
+        contexts: number of attention results that are concatenated before the output projection.
     """
 
     def __init__(
@@ -135,7 +138,7 @@ class AttendedSource(NamedTuple):
     Attributes:
         keys, values: (B, H, S, d) for H heads of size d.
         padding: (B, S) True at padding; None without padding.
-        sentences: (B, S) sentence number of each token, None if not needed.
+        sentences: (B, S) sentence number of each token; None if not needed.
     """
 
     keys: Tensor
@@ -144,7 +147,7 @@ class AttendedSource(NamedTuple):
     sentences: Optional[Tensor] = None
 
     def of_sentences(self, sentences: Tensor) -> "AttendedSource":
-        """Select the keys, values and masks of the sentences at the indices ``sentences``, (n,)."""
+        """Select the keys, values and masks of some sentences by an (n,) tensor of indices."""
         return AttendedSource(*(None if x is None else x.index_select(0, sentences) for x in self))
 
 
@@ -161,13 +164,26 @@ class CachedCausalAttention:
     window: Optional[int] = None
 
     def attend_sequence(self, q: Tensor, k: Tensor, v: Tensor, padding: Optional[Tensor]) -> Tensor:
-        """Attend from each of T tokens to itself and earlier tokens; return (rows, T, C)."""
+        """Compute attention in whole sequences; each token attends to itself and to earlier tokens.
+
+        Args:
+            q, k, v: (rows, H, T, d) queries, keys and values.
+            padding: (rows, T) True at padding; None without padding.
+
+        Returns:
+            (rows, T, C) output.
+        """
         raise NotImplementedError
 
     def attend_cached(self, q: Tensor, tokens: RecentTokens) -> Tensor:
-        """Attend from the latest T cached tokens to the cache; return (rows, T, C).
+        """Compute attention of the latest tokens; each attends to itself and to earlier tokens.
 
-        Each of these tokens attends to itself and to the cached tokens before it.
+        Args:
+            q: (rows, H, T, d) queries of the latest T tokens.
+            tokens: cache of earlier tokens and of these T tokens.
+
+        Returns:
+            (rows, T, C) output.
         """
         raise NotImplementedError
 
@@ -179,7 +195,7 @@ class CachedCausalAttention:
         need_state: bool = False,
         **_,
     ) -> Tuple[Tensor, Optional[RecentTokens]]:
-        """Attend from each of one or more new tokens of a row to itself and to earlier tokens.
+        """Let one or more new tokens of each row attend to themselves and to earlier tokens.
 
         Args:
             x: (rows, T, C) input, right-padded.
@@ -188,8 +204,8 @@ class CachedCausalAttention:
             need_state: whether to return a cache even if ``before`` is None.
 
         Returns:
-            (rows, T, C) output, and the cache to which later tokens will attend; None instead of
-            the cache if neither ``before`` nor ``need_state`` is given.
+            (rows, T, C) output, and the cache to which later tokens will attend. If ``before`` is
+            None and no state is needed, None is returned instead of the cache.
         """
         q = self.queries(x)
         k, v = self.keys_and_values(x)
@@ -225,12 +241,12 @@ class CausalAttention(CachedCausalAttention, _FullAttention):
     def attend_sequence(self, q, k, v, padding):
         """Attend from each of T tokens to itself and all earlier tokens; return (rows, T, C).
 
-        With right padding the causal mask also hides padding.
+        Padding needs no mask of its own: it is on the right, where the causal mask hides it.
         """
         return self._attend(q, k, v, None, causal=True)
 
     def attend_cached(self, q, tokens):
-        """Attend from the latest T cached tokens to the whole cache; return (rows, T, C).
+        """Attend from the latest T tokens to the cache, which includes them; return (rows, T, C).
 
         Each of these tokens attends to itself and to all cached tokens before it.
         """
@@ -245,22 +261,35 @@ class CausalAttention(CachedCausalAttention, _FullAttention):
 
 
 class SourceAttention(_FullAttention):
-    """Attention to a source; the queries of several beams can share a source."""
+    """Attention to a source, whose keys and values can be shared by several beams."""
 
     def project_source(
         self, source: Tensor, padding: Optional[Tensor] = None, **_
     ) -> AttendedSource:
-        """Compute keys and values of a source (B, S, C) with padding mask (B, S)."""
+        """Compute the keys and values of a source, to be passed to :meth:`forward`.
+
+        Args:
+            source: (B, S, C) states of the source.
+            padding: (B, S) True at padding; None without padding.
+        """
         return AttendedSource(*self.keys_and_values(source), padding)
 
     def forward(self, x: Tensor, source: AttendedSource, **_) -> Tensor:
-        """Attend from ``x`` (B * N, T, C) to B sources; N consecutive rows share a source."""
+        """Attend from target tokens to a source.
+
+        Args:
+            x: (B * N, T, C) inputs of the queries; N consecutive rows (beams) share a source.
+            source: keys and values of B sources.
+
+        Returns:
+            (B * N, T, C) output.
+        """
         by_source = x.unflatten(0, (len(source.keys), -1)).flatten(1, 2)
         seen = None if source.padding is None else ~source.padding[:, None, None]
         return self._attend(self.queries(by_source), source.keys, source.values, seen).view_as(x)
 
     def weights(self, x: Tensor, source: AttendedSource, **_) -> Tensor:
-        """Compute (B, H, T, S) attention weights of queries (B, T, C)."""
+        """Compute the (B, H, T, S) attention weights for query inputs ``x``, (B, T, C)."""
         q = self.queries(x) * self.head_dim**-0.5
         logits = q @ source.keys.transpose(-1, -2)
         if source.padding is not None:
@@ -274,8 +303,8 @@ class LayerState(NamedTuple):
     Attributes:
         recent: state of causal attention, for example a cache of earlier tokens, with a method
             ``reorder(rows)``; None before the first token.
-        source: keys and values of the source for cross attention, or a summary of them, shared by
-            the beams of a sentence, with a method ``of_sentences(sentences)``.
+        source: keys and values of the source for cross attention, or a summary of them. It is
+            shared by the beams of a sentence and has a method ``of_sentences(sentences)``.
         memory: inputs of further attention modules of the layer, each like ``source``.
     """
 
@@ -284,7 +313,7 @@ class LayerState(NamedTuple):
     memory: tuple = ()
 
     def reorder(self, rows: BeamRows) -> "LayerState":
-        """Select sentences, and reorder, repeat or drop their beams, as ``rows`` requires."""
+        """Return the state of the sentences and beams that a search keeps, in their new order."""
         recent = None if self.recent is None else self.recent.reorder(rows)
         state = self._replace(recent=recent)
         if rows.sentences is None:
@@ -294,7 +323,7 @@ class LayerState(NamedTuple):
 
 
 class Sublayers:
-    """Mixin to apply the residual connections, layer norms and feed-forward network of a layer."""
+    """Mixin with the residual connections, layer norms and feed-forward network of a layer."""
 
     def residual(self, x, norm, sublayer):
         """Apply a sublayer with dropout, residual connection and pre- or post-norm.
@@ -316,15 +345,16 @@ class Sublayers:
 class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
     """Batch-first decoder layer with attention to all earlier target tokens and all source tokens.
 
-    Parameters have fairseq's names. Subclasses replace the attention modules, which are called as
+    Parameters have the same names as in fairseq. Subclasses replace the attention modules, which
+    are called as follows:
 
-    * ``self_attn(x, padding, before, need_state, **marks)``, which returns the output and, if
+    * ``self_attn(x, padding, before, need_state, **marks)`` returns the output and, if
       ``need_state``, the state of the attention after ``x``, otherwise None;
-    * ``encoder_attn.project_source(source, padding, **marks)``, which returns the projected source;
-    * ``encoder_attn(x, projected_source, **marks)``, which returns the output; and
-      ``encoder_attn.weights`` with the same arguments, which returns the attention weights.
+    * ``encoder_attn.project_source(source, padding, **marks)`` returns the projected source;
+    * ``encoder_attn(x, projected_source, **marks)`` returns the output, and
+      ``encoder_attn.weights`` with the same arguments returns the attention weights.
 
-    Marks are additional tensors that describe the tokens, such as their sentence numbers; each
+    Marks are additional tensors that describe the tokens, such as their sentence numbers. Each
     attention module uses only the marks that it needs.
     """
 
@@ -338,7 +368,7 @@ class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
         return SourceAttention(embed_dim, heads, dropout, key_dim=cfg.encoder.embed_dim)
 
     def init_state(self, source: Tensor, padding: Optional[Tensor] = None, **marks) -> LayerState:
-        """Return the layer state before the first token, including the projected source.
+        """Return the layer state before the first token, with the keys and values of the source.
 
         Args:
             source: (B, S, C) encoder output.
@@ -348,9 +378,15 @@ class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
         return LayerState(None, self.encoder_attn.project_source(source, padding, **marks))
 
     def cross(self, x: Tensor, state: LayerState, **marks) -> Tensor:
-        """Attend from target tokens ``x``, (rows, T, C), to the source; return (rows, T, C).
+        """Attend from target tokens to the source.
 
-        ``marks`` are additional tensors that describe the target tokens.
+        Args:
+            x: (rows, T, C) target states.
+            state: state of the layer, which contains the projected source.
+            **marks: additional tensors that describe the target tokens.
+
+        Returns:
+            (rows, T, C) output.
         """
         return self.encoder_attn(x, state.source, **marks)
 
@@ -364,22 +400,23 @@ class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
         weights: Optional[list] = None,
         **marks,
     ) -> Tuple[List[Tensor], List[LayerState]]:
-        """Run the layer over one or more new tokens, from the states that ``begin`` returns.
+        """Run the layer over one or more new tokens of each row, starting from given states.
 
         Args:
             groups: (rows, T, C) inputs, right-padded, one tensor for each group of rows of similar
-                length; usually there is one group. The beams of a sentence are adjacent. For a
+                length. Usually there is a single group. The beams of a sentence are adjacent. For a
                 single token of each row, some subclasses also take (rows, C).
-            begin: function from the layer and its inputs to the state of each group before these
-                tokens.
-            padding: (rows, T) True at padding, None without padding; not needed if the new
+            begin: function that takes the layer and its inputs ``groups``, and returns the state of
+                each group before these tokens.
+            padding: (rows, T) True at padding; None without padding. It is not needed if the new
                 states are not used.
-            need_state: whether the states after these tokens are needed; otherwise ``recent`` may
-                be None in them.
-            between: sublayer between causal and cross attention, a function of all groups; or None.
-            weights: list to which cross attention weights (rows, T, S), averaged over heads, are
-                appended; or None.
-            **marks: additional tensors that describe the target tokens, if there is one group.
+            need_state: whether the new states are needed. Otherwise their attribute ``recent`` may
+                be None.
+            between: sublayer to run between causal and cross attention, or None. It maps the states
+                of all groups to new states.
+            weights: list to which the (rows, T, S) cross attention weights of each group, averaged
+                over heads, are appended; or None.
+            **marks: additional tensors that describe the target tokens; only for a single group.
 
         Returns:
             (rows, T, C) output of each group, and the new state of each group.

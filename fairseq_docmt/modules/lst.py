@@ -18,7 +18,7 @@ from fairseq_docmt.ops.precision import masked_attention
 
 
 class _LongShortTermAttention(AttentionProjections):
-    """Attention to the sentence of a token and to the whole sequence, in parallel.
+    """Attention to the sentence of a token and, in parallel, to the whole sequence.
 
     The outputs of both are concatenated and projected.
 
@@ -26,8 +26,8 @@ class _LongShortTermAttention(AttentionProjections):
         embed_dim: size of inputs and outputs.
         heads: number of attention heads.
         dropout: dropout probability of attention weights.
-        separate: whether attention to the whole sequence has its own query, key and value
-            projections; default: shared.
+        separate: whether attention to the whole sequence has query, key and value projections of
+            its own. By default it shares those of sentence attention.
     """
 
     def __init__(self, embed_dim: int, heads: int, dropout: float = 0.0, separate: bool = False):
@@ -39,10 +39,11 @@ class _LongShortTermAttention(AttentionProjections):
                 nn.init.xavier_uniform_(projection.weight, gain=2**-0.5)
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Initialise both kinds of attention from the checkpoint if it is from a plain transformer.
+        """Initialise both kinds of attention from the checkpoint of a plain transformer.
 
         The weights of the output projection are repeated for the two concatenated outputs and
-        divided by 2, so a single sentence is translated as by the plain transformer.
+        divided by 2. A single sentence is therefore translated as by the plain transformer. A
+        checkpoint of this model is not changed.
         """
         output = state_dict.get(f"{name}.out_proj.weight")
         if output is None or output.size(1) != self.q_proj.out_features:
@@ -55,10 +56,10 @@ class _LongShortTermAttention(AttentionProjections):
                     state_dict[f"{name}.long.{letter}.{kind}"] = trained.clone()
 
     def project(self, x: Tensor) -> List[Tensor]:
-        """Project inputs (B, T, C) to queries, keys and values (B, H, T, d), for H heads of size d.
+        """Project inputs (B, T, C) to queries, keys and values, each (B, H, T, d).
 
-        With separate projections they are (B, 2 H, T, d), with the heads of sentence attention
-        first.
+        With separate projections they are (B, 2 H, T, d): first the H heads of sentence attention,
+        then those of attention to the whole sequence.
         """
         parts = [self.split_heads(self.q_proj(x)), *self.keys_and_values(x)]
         if not self.separate:
@@ -67,10 +68,10 @@ class _LongShortTermAttention(AttentionProjections):
         return [torch.cat(pair, dim=1) for pair in zip(parts, own)]
 
     def attend(self, q, k, v, seen, same_sentence) -> Tensor:
-        """Attend to the sentence and to the whole sequence; project the concatenated outputs.
+        """Attend to the sentence and to the whole sequence; return the (B, T, C) output.
 
         Args:
-            q, k, v: results of :meth:`project`.
+            q, k, v: queries, keys and values, projected as by :meth:`project`.
             seen: (B, T, S) or (B, 1, S) True where attention is allowed.
             same_sentence: (B, T, S) True where query and key are in the same sentence.
         """

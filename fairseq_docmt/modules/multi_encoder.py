@@ -1,7 +1,7 @@
 """Encoder and decoder of ``multi_encoder_transformer``, with encoders of previous sentences.
 
-The model follows Li et al. (2020). A context consists of the encoded previous
-source sentences or target sentences.
+The model follows Li et al. (2020). In this module, a context is the encoded previous sentences of
+one side, source or target.
 """
 
 import copy
@@ -32,11 +32,14 @@ class EncodedContext(NamedTuple):
     known: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "EncodedContext":
-        """Select the context of the sentences at the indices ``sentences``, (n,)."""
+        """Select the contexts of some sentences by an (n,) tensor of indices."""
         return EncodedContext(*(x.index_select(0, sentences) for x in self))
 
     def for_rows(self, num_rows: int) -> "EncodedContext":
-        """Repeat each sentence's context for its beams, for decoding without incremental state."""
+        """Repeat each sentence's context for its beams, giving ``num_rows`` rows in all.
+
+        This is for decoding without incremental state.
+        """
         if num_rows == len(self.known):
             return self
         owners = torch.arange(len(self.known), device=self.known.device)
@@ -44,9 +47,17 @@ class EncodedContext(NamedTuple):
 
 
 def context_tokens(previous: PreviousSentences, pad: int, eos: int) -> Tensor:
-    """Join the n previous sentences of each row, padded to W tokens each, into (rows, n * W).
+    """Join the previous sentences of each row into one sequence of tokens.
 
-    Previous sentences that do not exist become padding; if a row has none, it begins with ``</s>``.
+    Previous sentences that do not exist become padding. If a row has none at all, its sequence
+    begins with ``</s>``, so that it is not empty.
+
+    Args:
+        previous: n previous sentences of each row, padded to W tokens each.
+        pad, eos: indices of padding and ``</s>``.
+
+    Returns:
+        (rows, n * W) tokens.
     """
     tokens = previous.tokens[previous.place].masked_fill(~previous.known.unsqueeze(2), pad)
     tokens = tokens.flatten(1)
@@ -63,7 +74,8 @@ class ContextEncoder(TransformerEncoderBase):
         side: ``cfg.encoder`` or ``cfg.decoder``, which gives the sizes of the layers.
         most: maximum number of positions of one previous sentence.
         dictionary: dictionary of the previous sentences.
-        embed_tokens: word embeddings, which remain a module of the main encoder or decoder.
+        embed_tokens: word embeddings. They are not registered as a module here, as they belong to
+            the main encoder or decoder.
     """
 
     def __init__(self, cfg, side, most: int, dictionary, embed_tokens: nn.Embedding):
@@ -76,7 +88,7 @@ class ContextEncoder(TransformerEncoderBase):
         self.embed_tokens = None
 
     def upgrade_state_dict_named(self, state_dict, name):
-        """Add fairseq's version entry if the checkpoint lacks this encoder.
+        """Add fairseq's version entry to a checkpoint that lacks this encoder.
 
         Without this entry, fairseq would drop the final layer norm.
         """
@@ -89,16 +101,12 @@ def encode_context(
     previous: PreviousSentences,
     embed_tokens: nn.Embedding,
 ) -> EncodedContext:
-    """Encode the previous sentences of each row as one sequence with a transformer encoder.
+    """Encode the previous sentences of each row, as one sequence, with a transformer encoder.
 
     Args:
-        encoder: transformer encoder of model size C.
-        previous: previous sentences of R rows.
+        encoder: transformer encoder.
+        previous: previous sentences of each row.
         embed_tokens: embeddings of their words.
-
-    Returns:
-        (R, L, C) states of L tokens, (R, L) True at padding, and (R,) True for rows with previous
-        sentences.
     """
     tokens = context_tokens(previous, encoder.padding_idx, encoder.dictionary.eos())
     lengths = tokens.ne(encoder.padding_idx).sum(dim=1)
@@ -114,14 +122,14 @@ class AttendedContext(NamedTuple):
 
     Attributes:
         source: keys and values.
-        known: (B,) True if there are previous sentences.
+        known: (B,) True if the sentence has a previous sentence.
     """
 
     source: AttendedSource
     known: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "AttendedContext":
-        """Select the keys and values of the sentences at the (n,) indices ``sentences``."""
+        """Select the keys and values of some sentences by an (n,) tensor of indices."""
         known = self.known.index_select(0, sentences)
         return AttendedContext(self.source.of_sentences(sentences), known)
 
@@ -129,8 +137,8 @@ class AttendedContext(NamedTuple):
 class ContextAttention(nn.Module):
     """Attention to encoded previous sentences, and fusion of its output with the input vectors.
 
-    Li et al. (2020) combine a vector h and the output of attention as
-    ``g * h + (1 - g) * attention`` with a gate g, or as their sum.
+    As in Li et al. (2020), a vector h and the output of attention are combined either by a gate g,
+    as ``g * h + (1 - g) * attention``, or by their sum.
 
     Args:
         embed_dim: size C of queries and outputs.
@@ -150,7 +158,7 @@ class ContextAttention(nn.Module):
             nn.init.zeros_(self.gate.bias)
 
     def attended(self, context: EncodedContext) -> AttendedContext:
-        """Project encoded previous sentences to keys and values, which all decoding steps reuse."""
+        """Project encoded previous sentences to keys and values for :meth:`forward`."""
         source = self.attention.project_source(context.states, context.padding)
         return AttendedContext(source, context.known)
 
@@ -176,13 +184,14 @@ class ContextAttention(nn.Module):
 
 
 def build_attentions(cfg, embed_dim: int, side, context_dims: Sequence[int]) -> nn.ModuleList:
-    """Create one attention module for each context: previous source and previous target sentences.
+    """Create one attention module for each context that the model reads.
 
     Args:
         cfg: options of the model, with ``context_fusion``.
         embed_dim: size of queries.
         side: ``cfg.encoder`` or ``cfg.decoder``, which gives the number of heads.
-        context_dims: state size of each context.
+        context_dims: state size of each context, as returned by :func:`context_sizes`. If it is
+            empty, no module is created.
     """
     gated, heads = cfg.context_fusion == "gate", side.attention_heads
     return nn.ModuleList(
@@ -192,13 +201,19 @@ def build_attentions(cfg, embed_dim: int, side, context_dims: Sequence[int]) -> 
 
 
 def context_sizes(cfg) -> List[int]:
-    """Return the state size of each context that the model reads: source first, then target."""
+    """Return the state size of each context that the model reads.
+
+    The previous source sentences come first, then the previous target sentences.
+    """
     sizes = {"source": cfg.encoder.embed_dim, "target": cfg.decoder.embed_dim}
     return [size for side, size in sizes.items() if cfg.context_side in (side, "both")]
 
 
 class MultiEncoderEncoder(StreamEncoder):
-    """Transformer encoder with a second encoder for previous source sentences.
+    """Transformer encoder that also encodes previous source sentences, apart from the current one.
+
+    It has a second encoder for them, unless ``--share-context-encoder`` is given. With
+    ``--context-side target``, it reads no previous sentences.
 
     Args:
         cfg, dictionary, embed_tokens: see fairseq's transformer.
@@ -216,7 +231,8 @@ class MultiEncoderEncoder(StreamEncoder):
     def with_context(self, output, src_tokens, stream):
         """Add the encoded previous source sentences to the encoder output, as a list ``contexts``.
 
-        The list is empty if the model does not read previous source sentences.
+        The new ``doc_state`` is also added. If the model does not read previous source sentences,
+        the list is empty and ``doc_state`` does not change.
         """
         if not self.reads_context:
             return {**output, "contexts": []}
@@ -244,18 +260,21 @@ class MultiEncoderDecoderLayer(DecoderLayer):
         Args:
             source: (B, S, C) encoder output.
             padding: (B, S) True at padding; None without padding.
-            contexts: encoded previous sentences.
+            contexts: encoded previous source sentences, target sentences or both, in this order.
         """
         attended = (attention.attended(x) for attention, x in zip(self.context_attn, contexts))
         return self.init_state(source, padding)._replace(memory=tuple(attended))
 
     def cross(self, x, state, **marks):
-        """Attend from target tokens to the source, then to each context; return (rows, T, C).
+        """Attend from target tokens to the source and to each context, and fuse the results.
 
         Args:
-            x: (rows, T, C) target tokens.
-            state: state of the layer, with the source and the contexts.
+            x: (rows, T, C) target states.
+            state: state of the layer, with keys and values of the source and the contexts.
             **marks: ignored.
+
+        Returns:
+            (rows, T, C) output.
         """
         output = self.encoder_attn(x, state.source)
         for attention, context in zip(self.context_attn, state.memory):
@@ -264,9 +283,9 @@ class MultiEncoderDecoderLayer(DecoderLayer):
 
 
 class MultiEncoderDecoder(StatefulDecoder):
-    """Transformer decoder that reads previous source and target sentences.
+    """Transformer decoder that reads previous source sentences, target sentences or both.
 
-    It has an encoder of previous target sentences.
+    With ``--context-side target`` or ``both``, it has an encoder of previous target sentences.
 
     Args:
         cfg, dictionary, embed_tokens: see fairseq's transformer.
@@ -287,8 +306,8 @@ class MultiEncoderDecoder(StatefulDecoder):
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """Compute features with attention to previous sentences (teacher forcing).
 
-        See :meth:`StatefulDecoder.forward_sequence`; the extra outputs include the new document
-        state, ``doc_state``.
+        Arguments and results are those of :meth:`StatefulDecoder.forward_sequence`. The extra
+        outputs include the new document state, ``doc_state``.
         """
         stream = encoder_out["stream"].for_rows(len(tokens))
         contexts = [context.for_rows(len(tokens)) for context in encoder_out["contexts"]]
@@ -311,9 +330,9 @@ class MultiEncoderDecoder(StatefulDecoder):
         return stream.at_loss(targets.join(groups, x.size(1))), extra
 
     def init_layers(self, encoder_out):
-        """Return the initial state of each layer, with the encoded previous sentences, and None.
+        """Return the initial state of each layer, and None, as the layers share no state.
 
-        States have one row per sentence. None means that the layers share no state.
+        The states have one row per sentence and contain the keys and values of previous sentences.
         """
         contexts, stream = list(encoder_out["contexts"]), encoder_out["stream"]
         if self.context_encoder is not None:
@@ -324,9 +343,12 @@ class MultiEncoderDecoder(StatefulDecoder):
         return [layer.begin(source, padding, contexts) for layer in self.layers], None
 
     def _source(self, encoder_out: dict, contexts: List[EncodedContext]):
-        """Return source states (B, S, C) and their padding mask (None without padding).
+        """Return the encoder states that the decoder attends to, and their padding mask.
 
-        With "outside" integration the states have attended to the previous sentences.
+        With "outside" integration, the states have first attended to the previous sentences.
+
+        Returns:
+            (B, S, C) states, and (B, S) True at padding or None without padding.
         """
         source, padding, _ = batch_first_source(encoder_out)
         for attention, context in zip(self.context_attn, contexts):
@@ -341,7 +363,11 @@ class MultiEncoderDecoder(StatefulDecoder):
 
 
 def _in_groups(contexts: List[EncodedContext], groups: RowGroups) -> List[List[EncodedContext]]:
-    """Split the contexts of a batch by groups of rows; return a list of contexts for each group."""
+    """Split the contexts of a batch by groups of rows.
+
+    Returns:
+        For each group, the list of its contexts.
+    """
     if groups.rows is None:
         return [contexts]
     return [[context.of_sentences(rows) for context in contexts] for rows in groups.rows]

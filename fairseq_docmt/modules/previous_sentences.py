@@ -1,4 +1,4 @@
-"""Access to the previous sentences of each batch row, whose tokens are in the document state."""
+"""Previous sentences of each batch row, taken from the document state and from the batch itself."""
 
 from typing import List, NamedTuple
 
@@ -14,10 +14,10 @@ KEY = "context.tokens"
 
 
 def _names_of(key: str, count: int) -> List[str]:
-    """Return the keys of the last ``count`` sentences in a document state, the farthest first.
+    """Return the document state's keys of the last ``count`` sentences, oldest first.
 
-    The key is ``KEY.1`` for the last sentence, ``KEY.2`` for the one before it, and so on. Each
-    sentence has a tensor of its own width: in a common tensor all would stay padded to the longest
+    The last sentence has the key ``<key>.1``, the one before it ``<key>.2``, and so on. Each
+    sentence is a tensor of its own width. In a common tensor, all would stay padded to the longest
     sentence ever read.
     """
     return [f"{key}.{back}" for back in range(count, 0, -1)]
@@ -26,7 +26,8 @@ def _names_of(key: str, count: int) -> List[str]:
 def state_of(key: str, sentences: List[Tensor]) -> DocumentState:
     """Return the document state that holds the last sentences of each lane.
 
-    A lane is one of the document sequences that are processed in parallel.
+    For the next batch, :func:`with_previous` reads them from it again. A lane is one of the
+    document sequences that are processed in parallel.
 
     Args:
         key: prefix of the keys in the document state.
@@ -43,17 +44,18 @@ def with_previous(batch: Tensor, stream: Stream, count: int, key: str) -> List[T
 
     Args:
         batch: (rows, W, ...) sentences of the batch.
-        stream: documents of the batch rows, and the document state before the batch.
+        stream: layout of the batch, and the document state before it.
         count: number of previous sentences.
         key: prefix of the keys of previous sentences in the document state.
 
     Returns:
-        List of (lanes, W, ...) tensors with one sentence of each lane, in document order. Each has
-        its own width W, which is 0 for the ``count`` previous sentences without a document state.
+        List of (lanes, W, ...) tensors with one sentence of each lane, in document order. Each
+        tensor has its own width W. Without a document state, the first ``count`` tensors have width
+        0.
 
     Raises:
-        UserError: the document state has a different number of previous sentences, as is possible
-            with checkpoints of earlier versions, which do not record this number.
+        UserError: the document state does not hold ``count`` previous sentences. This can happen
+            with checkpoints of earlier versions, which do not record the number of sentences.
     """
     doc_state, steps = stream.doc_state, batch.unflatten(0, (-1, stream.lanes)).unbind()
     if doc_state is None:
@@ -73,20 +75,24 @@ def with_previous(batch: Tensor, stream: Stream, count: int, key: str) -> List[T
 
 
 def _swapped(tokens: Tensor, pad: int) -> Tensor:
-    """Exchange the padding index and 0 in tokens, because document states are padded with 0."""
+    """Exchange the padding index and 0 in ``tokens``.
+
+    Document states are padded with zeros, so 0 has to stand for padding in them. A second call
+    restores the tokens.
+    """
     return tokens.masked_fill(tokens.eq(0), pad).masked_fill(tokens.eq(pad), 0)
 
 
 class PreviousSentences(NamedTuple):
-    """Sentences of a document state and of the next batch, and which of them precede each row.
+    """Sentences before and in a batch, with the indices of those that precede each batch row.
 
     Attributes:
-        tokens: (M, W) padded tokens of all M sentences: first those of the document state, then
+        tokens: (M, W) padded tokens of all M sentences: first those from the document state, then
             those of the batch.
-        place: (rows, n) indices in ``tokens`` of the n previous sentences of each row, the farthest
+        place: (rows, n) indices in ``tokens`` of the n previous sentences of each row, oldest
             first.
-        known: (rows, n) True where the previous sentence exists in the row's document.
-        doc_state: document state after the batch.
+        known: (rows, n) True where a previous sentence exists and belongs to the row's document.
+        doc_state: document state after the batch, with the last n sentences of each lane.
     """
 
     tokens: Tensor
@@ -98,17 +104,17 @@ class PreviousSentences(NamedTuple):
     def of(
         cls, src_tokens: Tensor, stream: Stream, count: int, pad: int, key: str = KEY
     ) -> "PreviousSentences":
-        """Find the previous sentences of each row.
+        """Find the previous sentences of each row of a batch.
 
         Args:
-            src_tokens: (rows, S) tokens with padding on either side.
-            stream: documents of the rows, and the document state before them.
+            src_tokens: (rows, S) tokens of the batch, padded on the left or right.
+            stream: layout of the batch, and the document state before it.
             count: number n of previous sentences.
             pad: padding index.
             key: prefix of the keys of these tokens in the document state.
 
         Raises:
-            UserError: the document state has a different number of previous sentences.
+            UserError: the document state does not hold ``count`` previous sentences.
         """
         # Convert to right padding.
         src_tokens = src_tokens.gather(1, src_tokens.eq(pad).int().argsort(dim=1, stable=True))

@@ -16,11 +16,12 @@ from fairseq_docmt.modules.stream_encoder import StreamEncoder
 
 
 class ReadSentence(NamedTuple):
-    """Token states of a sentence in each of B rows, the input of a memory update.
+    """Token states of one sentence in each of B rows, with which a memory is updated.
 
     Attributes:
         states: (B, T, C) states.
-        present: (B, T) True at tokens; False throughout for rows without a sentence.
+        present: (B, T) True at tokens, False at padding. Rows without a sentence are False
+            throughout.
     """
 
     states: Tensor
@@ -28,13 +29,13 @@ class ReadSentence(NamedTuple):
 
 
 class MemoryState(NamedTuple):
-    """State of a memory between sentences.
+    """State of a memory between sentences: memory vectors, and sentences not yet included in them.
 
-    The memory has not read the latest sentences yet.  It reads them together with the next
-    sentence, in the same autograd graph, so that gradients reach them.
+    The update with the latest sentences is postponed until the next sentence is processed. It is
+    then part of the autograd graph of the next sentence, so that gradients flow through it.
 
     Attributes:
-        memory: (B, m, C) m memory vectors of each row, not yet updated with the latest sentences.
+        memory: (B, m, C) m memory vectors of each row, without the latest sentences.
         sentences: the latest sentences, oldest first.
     """
 
@@ -42,7 +43,7 @@ class MemoryState(NamedTuple):
     sentences: List[ReadSentence]
 
     def as_doc_state(self, prefix: str) -> DocumentState:
-        """Convert to a document state with names that start with ``prefix``."""
+        """Convert to a document state whose keys start with ``prefix``."""
         doc_state = {f"{prefix}.memory": self.memory}
         for number, sentence in enumerate(self.sentences):
             doc_state[f"{prefix}.states.{number}"] = sentence.states
@@ -55,7 +56,7 @@ class MemoryState(NamedTuple):
     ) -> Optional["MemoryState"]:
         """Restore the state that :meth:`as_doc_state` saved with the same ``prefix``.
 
-        Return None without a document state.
+        If there is no document state, None is returned.
         """
         if doc_state is None:
             return None
@@ -71,10 +72,12 @@ class MemoryState(NamedTuple):
 
 
 class SentenceMemory(nn.Module):
-    """Memory of one layer: initial memory, update and output attention.
+    """Recurrent memory of one layer: vectors that summarise the earlier sentences of a document.
 
-    Feng et al. (2022), equations 2 to 5. As in the authors' code, output attention is a sublayer
-    with its own residual connection and layer norm, and the initial memory is normalised.
+    Every sentence attends to the memory of the sentences before it (output attention). Afterwards
+    the memory is updated with the sentence. See equations 2 to 5 of Feng et al. (2022). As in the
+    authors' code, output attention is a sublayer with its own residual connection and layer norm,
+    and the initial memory is normalised.
 
     Args:
         embed_dim: size of states and memory vectors.
@@ -122,7 +125,7 @@ class SentenceMemory(nn.Module):
     # ---- the memory ----------------------------------------------------------------------------
 
     def first(self, num_rows: int) -> Tensor:
-        """Return the initial memory, m learned vectors, as (rows, m, C)."""
+        """Return the initial memory of each row: m learned vectors, (rows, m, C)."""
         return self.initial_norm(self.initial).expand(num_rows, -1, -1)
 
     def update(self, memory: Tensor, sentence: ReadSentence) -> Tensor:
@@ -152,13 +155,16 @@ class SentenceMemory(nn.Module):
     ) -> Tuple[Tensor, MemoryState]:
         """Compute the memory that the next sentence reads.
 
+        The postponed update with the latest sentences takes place here.
+
         Args:
             before: state before the sentence; None to start from the initial memory.
             starts: (B,) True for rows that start a document; these also start from the initial
                 memory.
 
         Returns:
-            (B, m, C) memory, and the state to which the next sentence is to be appended.
+            (B, m, C) memory, and a memory state. The state is complete when the next sentence has
+            been appended to its ``sentences``.
         """
         memory = self.first(len(starts))
         if before is None:
@@ -189,22 +195,25 @@ class SentenceMemory(nn.Module):
         begun: Optional[Tuple[Tensor, MemoryState]] = None,
         columns: Callable[[int], slice] = lambda number: slice(None),
     ) -> Tuple[Tensor, MemoryState]:
-        """Read and update the memory over K consecutive sentences of each of B lanes.
+        """Compute the memory before each of K consecutive sentences of B lanes.
 
-        A lane is a sequence of documents; lanes are processed in parallel.
+        The sentences update the memory one after another. A lane is a sequence of documents; lanes
+        are processed in parallel.
 
         Args:
             states: (K * B, T, C) states; the first sentences of all lanes come first.
             present: (K * B, T) True at tokens.
             starts: (K * B,) True for rows that start a document.
             lanes: number of lanes B.
-            before: state of the B lanes before these sentences, or None.
-            begun: precomputed result of :meth:`begin_sentence` for the first sentences, if
-                available.
-            columns: function from k to a slice of the T columns that the k-th sentences occupy.
+            before: memory state of the B lanes before these sentences; None if there is none.
+            begun: result of :meth:`begin_sentence` for the first sentences; None if it has not been
+                computed yet.
+            columns: function from k, counted from 0, to the slice of the T columns that the k-th
+                sentences occupy.
 
         Returns:
-            (K * B, m, C) memory read by each sentence, and the state after the last sentences.
+            (K * B, m, C) memory that each sentence reads, and the memory state after the last
+            sentences.
         """
         memories, state = [], before
         steps = zip(*(x.unflatten(0, (-1, lanes)) for x in (states, present, starts)))
@@ -220,15 +229,18 @@ class SentenceMemory(nn.Module):
     # ---- output attention ----------------------------------------------------------------------
 
     def states_of(self, x: Tensor) -> Tensor:
-        """Return the states that update the memory: the input ``x``, normalised if pre-norm."""
+        """Return the states that update the memory.
+
+        In a pre-norm layer this is the layer norm of ``x``, otherwise ``x`` itself.
+        """
         return self.output_norm(x) if self.normalize_before else x
 
     def project_memory(self, memory: Tensor) -> AttendedSource:
-        """Compute keys and values of a memory (B, m, C) for output attention."""
+        """Project a memory (B, m, C) to the keys and values of output attention."""
         return self.output_attention.project_source(memory)
 
     def forward(self, x: Tensor, source: AttendedSource) -> Tensor:
-        """Attend from states to the memory and add the result (equation 5).
+        """Attend from states to the memory and add the result to the states (equation 5).
 
         Args:
             x: (B * N, T, C) states; N consecutive rows share a memory.
@@ -244,7 +256,10 @@ class SentenceMemory(nn.Module):
 
 
 def build_memories(cfg, side: str) -> nn.ModuleDict:
-    """Create a dict, keyed by layer number, of the memories of the ``encoder`` or ``decoder``."""
+    """Create the recurrent memories of one side, the ``encoder`` or the ``decoder``.
+
+    The keys of the returned dict are the numbers, as strings, of the layers that have a memory.
+    """
     of_side = getattr(cfg, side)
     return nn.ModuleDict(
         {
@@ -265,16 +280,17 @@ def build_memories(cfg, side: str) -> nn.ModuleDict:
 
 
 class MemoryReader:
-    """Memories of an encoder or decoder, read and updated over the sentences of a batch.
+    """One pass over a batch that reads and updates the memories of an encoder or decoder.
 
-    The document state after the batch is collected in ``doc_state``.
+    When all layers have been computed, ``doc_state`` is the document state after the batch.
 
     Args:
-        side: ``encoder`` or ``decoder``, the prefix of names in the document state.
+        side: ``encoder`` or ``decoder``; also the prefix of the keys in the document state.
         memories: memories of the encoder or decoder, by layer number.
-        stream: documents of the batch rows, and the document state before the batch.
+        stream: layout of the batch, and the document state before it.
         present: (rows, T) True at tokens, False at padding.
-        begun: precomputed results of :meth:`SentenceMemory.begin_sentence`, by layer number.
+        begun: results of :meth:`SentenceMemory.begin_sentence` that have already been computed, by
+            layer number.
     """
 
     def __init__(
@@ -293,8 +309,9 @@ class MemoryReader:
     def sublayer(self, layer: int):
         """Return the memory sublayer of a layer, or None if the layer has no memory.
 
-        The sublayer maps a list of (rows, T, C) states, one tensor for each group of rows of
-        similar length, to new states.
+        The sublayer is a function from a list of (rows, T, C) states to a list of new states. Both
+        lists have one tensor for each group of rows of similar length. The function also updates
+        the memory with the sentences and adds the new memory to ``doc_state``.
         """
         if str(layer) not in self.memories:
             return None
@@ -322,8 +339,8 @@ class MemoryEncoderLayer(Sublayers, TransformerEncoderLayerBase):
 
         Args:
             x, encoder_padding_mask, attn_mask: see fairseq's encoder layer.
-            memory: memory sublayer, a function of a list of (rows, T, C) states, one tensor for
-                each group; None for a layer without memory.
+            memory: memory sublayer, see :meth:`MemoryReader.sublayer`; None for a layer without
+                memory.
             groups: division of the batch into groups of rows of similar length; None for one group.
         """
         groups, length = groups or RowGroups(None), len(x)
@@ -348,9 +365,9 @@ class MemoryEncoderLayer(Sublayers, TransformerEncoderLayerBase):
 
 
 def _length_first(function, x, *more):
-    """Apply a function of (T, B, C) states to ``x``, (B, T, C); return (B, T, C).
+    """Apply a function that expects (T, B, C) states to batch-first states ``x``, (B, T, C).
 
-    ``more`` are further arguments of the function, passed unchanged.
+    The result is batch-first again. Further arguments of the function are given in ``more``.
     """
     return function(x.transpose(0, 1), *more).transpose(0, 1)
 
@@ -372,10 +389,14 @@ class MemoryTransformerEncoder(StreamEncoder):
         return wrapped(MemoryEncoderLayer(cfg), cfg)
 
     def encode(self, src_tokens, stream):
-        """Encode sentences and update the memories, with rows in groups of similar length.
+        """Encode the sentences of a batch and update the memories with them.
 
-        Each layer processes all groups before the next layer starts, because its memory needs all
-        sentences.
+        Rows are computed in groups of similar length. Each layer processes all groups before the
+        next layer starts, because its memory needs all sentences.
+
+        Besides the usual encoder output, the result has ``doc_state``, the document state of the
+        encoder after the batch, and ``begun``, an empty dict in which the decoder keeps its
+        memories for reuse.
         """
         reader = MemoryReader("encoder", self.memories, stream, src_tokens.ne(self.padding_idx))
         sublayers = [reader.sublayer(layer) for layer in range(len(self.layers))]
@@ -388,7 +409,7 @@ class MemoryTransformerEncoder(StreamEncoder):
 
 
 class MemoryTransformerDecoder(StatefulDecoder):
-    """Transformer decoder with memories in some layers (Feng et al. 2022).
+    """Transformer decoder with recurrent memories in some layers (Feng et al. 2022).
 
     Args:
         cfg, dictionary, embed_tokens: see fairseq's transformer.
@@ -424,9 +445,10 @@ class MemoryTransformerDecoder(StatefulDecoder):
         return stream.at_loss(x), extra
 
     def init_layers(self, encoder_out):
-        """Return the initial state of each layer, with the memory that it reads, and None.
+        """Return the initial state of each layer, and None because the layers share no state.
 
-        States have one row per sentence. None means that the layers share no state.
+        Each state has one row per sentence. In a layer with a memory, it includes the keys and
+        values of the memory that the sentence reads.
         """
         layers, _ = super().init_layers(encoder_out)
         stream = encoder_out["stream"]
@@ -440,10 +462,12 @@ class MemoryTransformerDecoder(StatefulDecoder):
         return layers, None
 
     def read(self, x, tokens, state):
-        """Run the decoder over new tokens (rows, T), with attention to the memories.
+        """Run the decoder over several new tokens, with attention to the memories.
+
+        For the arguments, see :meth:`StatefulDecoder.read`.
 
         Returns:
-            (rows, T, C) features, new layer states, and None, as the layers share no state.
+            (rows, T, C) features, new layer states, and None because the layers share no state.
         """
 
         def sublayer(number):

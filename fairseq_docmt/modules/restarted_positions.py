@@ -9,7 +9,7 @@ from fairseq_docmt.modules.decoder import look_up, sentence_positions
 
 
 def restart_positions(model: nn.Module, src_separator: int, tgt_separator: int) -> None:
-    """Make the encoder and decoder of a transformer restart position counting in each sentence.
+    """Make the encoder and decoder of a transformer count positions anew in each sentence.
 
     Lupo et al. (2022), "Focused Concatenation for Context-Aware Neural Machine Translation", also
     separate the positions of sentences, but by shifting them.
@@ -27,13 +27,18 @@ def restart_positions(model: nn.Module, src_separator: int, tgt_separator: int) 
 
 
 def _of_sentences(separator: int, ends: bool, module: nn.Module, inputs: tuple, _) -> Tensor:
-    """Return embeddings of positions counted within sentences: a forward hook of ``module``.
+    """Look up the embeddings of positions that are counted within sentences.
+
+    This is a forward hook: its result replaces the output of ``module``.
 
     Args:
         separator: index of ``<sep>``.
         ends: whether ``<sep>`` ends a sentence; otherwise it begins a sentence.
         module: fairseq's positional embedding.
         inputs: arguments of the module; the first is the tensor of tokens.
+
+    Returns:
+        (B, T, C) embeddings.
     """
     tokens = inputs[0]
     positions = make_positions(tokens, module.padding_idx) - module.padding_idx

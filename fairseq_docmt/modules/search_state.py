@@ -1,7 +1,7 @@
-"""Decoder states during beam search, and reordering of their batch rows.
+"""State of a decoder during beam search, and the reordering of its batch rows.
 
-The beams of a sentence share all values that depend on the sentence alone.  Beam search reorders
-the state of a decoder as a whole.
+The state is one object, which beam search reorders as a whole. Values that depend only on the
+source sentence are stored once and shared by its beams.
 """
 
 from typing import Any, Dict, NamedTuple, Optional
@@ -14,7 +14,7 @@ _KEY, _VALUE = "decoder", "state"
 
 
 class BeamRows(NamedTuple):
-    """New order of batch rows, split into sentences and the beams of each sentence.
+    """New order of batch rows, split into an order of sentences and an order of their beams.
 
     Attributes:
         sentences: (bsz,) former index of each remaining sentence; None if all sentences stay in
@@ -34,8 +34,8 @@ class BeamRows(NamedTuple):
 def split_order(order: Tensor, bsz: int, beams: int) -> BeamRows:
     """Split a new order of ``bsz * beams`` rows into an order of sentences and an order of beams.
 
-    Beam search never mixes rows of different sentences; if they are mixed, each row becomes a
-    sentence with one beam.
+    Beam search never mixes rows of different sentences. If an order mixes them nevertheless, each
+    row becomes a sentence with one beam.
 
     Args:
         order: (rows,) former index of each row.
@@ -60,7 +60,10 @@ def split_order(order: Tensor, bsz: int, beams: int) -> BeamRows:
 
 
 def stored_state(incremental_state: Dict) -> Optional[Any]:
-    """Return the decoder state stored in fairseq's dictionary; None before the first token."""
+    """Return the decoder state in fairseq's dictionary of incremental states.
+
+    Before the first token there is none, and None is returned.
+    """
     return incremental_state[_KEY][_VALUE] if _KEY in incremental_state else None
 
 
@@ -72,9 +75,11 @@ def store_state(incremental_state: Dict, state: Any) -> None:
 class KeepsState:
     """Mixin for incremental decoders that keep their whole state as a single object.
 
-    The object has ``bsz``, the number of sentences, and a method ``reorder(order)``, which
-    reorders, repeats or drops rows; ``order`` (rows,) has the former index of each new row. The
-    decoder must have ``embed_tokens``.
+    The object must have an attribute ``bsz``, the number of sentences, and a method
+    ``reorder(order)``. The method returns the state for a new order of batch rows, in which rows
+    may be repeated or left out; ``order`` (rows,) has the former index of each new row.
+
+    The decoder must have ``embed_tokens``.
     """
 
     def init_state(self, encoder_out: dict) -> Any:
@@ -82,12 +87,15 @@ class KeepsState:
         raise NotImplementedError
 
     def current_state(self, incremental_state: Dict, encoder_out: dict, num_rows: int) -> Any:
-        """Return the stored state or, before the first token, the initial state of all rows."""
+        """Return the stored state, or the initial state before the first token.
+
+        The initial state is repeated for ``num_rows`` rows.
+        """
         state = stored_state(incremental_state)
         return self.repeated(self.init_state(encoder_out), num_rows) if state is None else state
 
     def repeated(self, state: Any, num_rows: int) -> Any:
-        """Repeat the one row of each sentence for its beams, giving ``num_rows`` rows in all."""
+        """Repeat the one row of each sentence for its beams, giving ``num_rows`` rows in total."""
         if num_rows == state.bsz:
             return state
         sentences = torch.arange(state.bsz, device=self.embed_tokens.weight.device)
@@ -108,7 +116,9 @@ class SharedSource:
     """
 
     def reorder_encoder_out(self, encoder_out, new_order):
-        """Select the sentences that remain in a search; the output still has one row per sentence.
+        """Select the encoder output of the sentences that remain in a beam search.
+
+        The result still has one row per sentence, however the beams are reordered.
 
         Args:
             encoder_out: encoder output.

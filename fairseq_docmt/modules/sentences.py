@@ -1,11 +1,11 @@
-"""Encoder, decoder and attention mixins that know which tokens are in the same sentence.
+"""Encoder, decoder and mixins for attention that know which tokens are in the same sentence.
 
 An attention mixin is combined with a class that defines two methods:
 
 * ``project(x)`` projects inputs (B, T, C) to queries, keys and values, each (B, H, T, d);
-* ``attend(q, k, v, seen, same_sentence)`` computes the (B, T, C) output from them. ``seen`` is
-  True where attention is allowed, ``same_sentence`` where query and key are in the same sentence;
-  both are (B, T, S).
+* ``attend(q, k, v, seen, same_sentence)`` computes the (B, T, C) output from them. ``seen`` is True
+  where attention is allowed, ``same_sentence`` where query and key are in the same sentence; both
+  are (B, T, S).
 
 Shapes: B rows, H heads, T queries, S keys, model dimension C, head dimension d.
 """
@@ -22,10 +22,13 @@ from fairseq_docmt.modules.search_state import BeamRows
 
 
 class EncoderSentenceAttention:
-    """Mixin for self-attention of source tokens: fairseq's interface plus sentence numbers."""
+    """Mixin for self-attention of source tokens that are numbered by sentence.
+
+    The interface is that of fairseq's attention, with one more argument ``sentences``.
+    """
 
     def forward(self, query, key, value, sentences, key_padding_mask=None, attn_mask=None, **_):
-        """Attend from every source token to all source tokens, given their sentence numbers.
+        """Attend from every source token to all source tokens, given the sentence of each token.
 
         Args:
             query: (S, B, C) input; ``key`` and ``value`` are ignored, as they are the same.
@@ -51,7 +54,7 @@ class EncoderSentenceAttention:
 
 
 class CausalSentenceAttention:
-    """Mixin for causal self-attention of target tokens, given their sentence numbers."""
+    """Mixin for causal self-attention of target tokens that are numbered by sentence."""
 
     def forward(
         self,
@@ -62,14 +65,14 @@ class CausalSentenceAttention:
         *,
         sentences: Tensor,
     ) -> Tuple[Tensor, Optional[RecentTokens]]:
-        """Attend from each of one or more new tokens of a row to itself and to earlier tokens.
+        """Attend from each new token to itself and to all earlier tokens of its row.
 
         Args:
             x: (rows, T, C) input, right-padded.
             padding: (rows, T) True at padding; None without padding.
             before: cache of earlier tokens, or None.
             need_state: whether to return the cache to which later tokens will attend.
-            sentences: (rows, T) sentence number of the token predicted at each position.
+            sentences: (rows, T) sentence number of the token that is predicted at each position.
 
         Returns:
             (rows, T, C) output, and the cache of all tokens so far; None without ``need_state``.
@@ -88,7 +91,11 @@ class CausalSentenceAttention:
 
 
 class SentenceNumber(NamedTuple):
-    """Current sentence number of each row, (rows,), from 0."""
+    """Number of the current sentence of each row, counted from 0.
+
+    Attributes:
+        number: (rows,) numbers.
+    """
 
     number: Tensor
 
@@ -98,7 +105,7 @@ class SentenceNumber(NamedTuple):
 
 
 def source_sentences(separators: Tensor) -> Tensor:
-    """Return the number of the sentence of each source token.
+    """Return the sentence number of each source token.
 
     Args:
         separators: (B, S) True at ``<sep>``, which belongs to the sentence that it ends.
@@ -116,7 +123,8 @@ class SentenceEncoder(SharedSourceEncoder):
     def forward(self, src_tokens, *args, **kwargs):
         """Encode the source, passing the sentence number of each token to the attention modules.
 
-        Like the base class, add ``separators`` [(B, S)] and ``beams`` to fairseq's output.
+        As in the base class, the result is fairseq's output with ``separators`` [(B, S)] and
+        ``beams``.
         """
         sentences = source_sentences(src_tokens.eq(self.separator))
         with pass_layer_kwargs([layer.self_attn for layer in self.layers], sentences=sentences):
@@ -143,7 +151,7 @@ class SentenceDecoder(StatefulDecoder):
         return x, {"attn": weights or [None]}
 
     def init_layers(self, encoder_out):
-        """Return the initial state of each layer, and sentence number 0 for each row.
+        """Return the initial state of each layer, and the sentence number of each row, which is 0.
 
         The sentence numbers are the state that all layers share.
         """
@@ -151,9 +159,15 @@ class SentenceDecoder(StatefulDecoder):
         return layers, _first_sentences(batch_first_source(encoder_out)[0])
 
     def marks(self, tokens, rest):
-        """Return the sentence numbers of the tokens, and that of the last token as the new state.
+        """Compute the sentence number at each new token, as an additional input of the layers.
 
-        ``rest`` is the state that all layers share: the sentence numbers before these tokens.
+        Args:
+            tokens: (rows, T) new tokens.
+            rest: sentence numbers before these tokens, the state that all layers share.
+
+        Returns:
+            Dict with ``sentences``, the (rows, T) sentence numbers; and the sentence number after
+            the last token of each row, as the new shared state.
         """
         sentences = rest.number.unsqueeze(1) + tokens.eq(self.separator).cumsum(dim=1)
         return {"sentences": sentences}, SentenceNumber(sentences[:, -1])

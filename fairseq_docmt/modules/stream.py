@@ -1,15 +1,17 @@
 """Batches of consecutive sentences from several documents: layout, document state, groups of rows.
 
-A document state is a dict of the tensors passed from one sentence of a document to the next.  The
-first dimension of each tensor is the document, so states can be reordered,
-moved and joined without reference to the architecture.
+A document state is a dict of the tensors passed from one sentence of a document to the next. The
+first dimension of each tensor is the document, so states can be reordered, moved and joined without
+knowing the architecture.
 
-Rows of similar length are computed together, which leaves little padding.  With such groups, a
-decoder returns (1, N, C) features of only the N positions that contribute to the loss, and the
-extra output ``positions``: (N,) their indices in the flattened targets.  The backward pass of
-ordinary indexing would fill a tensor of the size of its input with zeros, for every group.  Here
-gathering and scattering rows are each the backward pass of the other, and fill at most one tensor
-for all groups.
+The rows of a batch can be divided into groups of similar length, which have little padding and are
+computed one by one. With such groups, a decoder returns (1, N, C) features of only the N positions
+that contribute to the loss. Its extra output ``positions`` has their indices in the flattened
+targets, (N,).
+
+The backward pass of ordinary indexing would fill a tensor of the size of its input with zeros for
+every group. Here gathering the rows of all groups is one operation and scattering them another, and
+each is the backward pass of the other. So at most one such tensor is filled for all groups.
 """
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -22,12 +24,15 @@ DocumentState = Dict[str, Tensor]
 
 
 def select_documents(doc_state: DocumentState, rows: Tensor) -> DocumentState:
-    """Select documents of a state by index."""
+    """Select the documents with the indices ``rows`` from a document state."""
     return {name: value.index_select(0, rows) for name, value in doc_state.items()}
 
 
 def of_equal_width(values: List[Tensor]) -> List[Tensor]:
-    """Pad the second dimension of tensors with zeros to the same size."""
+    """Zero-pad tensors on the right so that their second dimensions have the same size.
+
+    One-dimensional tensors are returned unchanged.
+    """
     if values[0].dim() < 2:
         return values
     longest = max(value.size(1) for value in values)
@@ -45,8 +50,8 @@ class Stream(NamedTuple):
         starts: (rows,) True for rows that start a document.
         lanes: number of lanes; the sentence of row r follows that of row ``r - lanes``.
         doc_state: document state of each lane before the batch, or None.
-        row_groups: rows by length, :class:`~fairseq_docmt.data.batch.RowGroupings`; None for all
-            rows together.
+        row_groups: division of the rows into groups of similar length,
+            :class:`~fairseq_docmt.data.batch.RowGroupings`; None to compute all rows together.
     """
 
     starts: Tensor
@@ -67,9 +72,9 @@ class Stream(NamedTuple):
         return cls(starts, lanes or num_rows, doc_state, row_groups)
 
     def previous(self, filled: Tensor, count: int) -> Tuple[Tensor, Tensor, Tensor]:
-        """Find the previous ``count`` sentences of each row, the farthest first.
+        """Find the previous ``count`` sentences of each row, oldest first.
 
-        Indices refer to all sentences in reading order: ``count`` sentences of each lane from the
+        Sentences are numbered in reading order: first ``count`` sentences of each lane from the
         document state, then the rows of the batch.
 
         Args:
@@ -78,9 +83,10 @@ class Stream(NamedTuple):
             count: number of previous sentences.
 
         Returns:
-            (rows, count) indices of the previous sentences; (rows, count) mask, True where the
-            previous sentence belongs to the row's document; and (lanes, count) such a mask for the
-            next sentence of each lane after the batch.
+            (rows, count) numbers of the previous sentences; (rows, count) mask, True where a
+            previous sentence belongs to the row's document; and (lanes, count) mask of the same
+            kind for the sentence after the batch in each lane, assuming that it continues the
+            document.
         """
         lanes, chunk = self.lanes, len(self.starts) // self.lanes
         back, known = torch.arange(count, 0, -1, device=filled.device), []
@@ -94,15 +100,15 @@ class Stream(NamedTuple):
         return place.flatten(0, 1), torch.cat(known), back <= filled.unsqueeze(1)
 
     def of_rows(self, rows: Tensor) -> "Stream":
-        """Select rows by index, dropping the groups; every row of this batch must be its own lane.
+        """Return the stream of the rows with the indices ``rows``, without groups.
 
-        A lane is a sequence of documents.
+        Every row of this batch must be a lane (document sequence) of its own, as in a search.
         """
         doc_state = None if self.doc_state is None else select_documents(self.doc_state, rows)
         return Stream(self.starts.index_select(0, rows), len(rows), doc_state)
 
     def for_rows(self, num_rows: int) -> "Stream":
-        """Repeat each row for its beams, giving ``num_rows`` rows in all.
+        """Repeat each row for its beams, giving ``num_rows`` rows in total.
 
         This is for decoding without incremental state.
         """
@@ -112,39 +118,41 @@ class Stream(NamedTuple):
         return self.of_rows(sentences.repeat_interleave(num_rows // len(sentences)))
 
     def ungrouped(self) -> "Stream":
-        """Return the stream without groups: all rows are computed together."""
+        """Return the stream without groups, so that all rows are computed together."""
         return self._replace(row_groups=None)
 
     def groups(self, name: str) -> "RowGroups":
-        """Return the groups of rows named ``source``, ``target`` or ``attended``.
+        """Return the division into groups named ``source``, ``target`` or ``attended``.
 
-        Source and target rows are grouped by length. ``attended`` has the source rows in the groups
-        of their targets, for cross attention.
+        With ``source`` and ``target``, the sources or targets are grouped by length. With
+        ``attended``, each source is in the group of its target, as cross attention requires.
         """
         return RowGroups(None if self.row_groups is None else self.row_groups[name])
 
     def at_loss(self, x: Tensor) -> Tensor:
-        """Select the N positions of ``x``, (rows, T, C), that contribute to the loss: (1, N, C).
+        """Select the features at the N positions that contribute to the loss.
 
-        Without groups of rows, ``x`` is returned unchanged.
+        A (rows, T, C) tensor becomes (1, N, C). Without groups of rows, ``x`` is returned
+        unchanged.
         """
         if self.row_groups is None:
             return x
         return x.flatten(0, 1).index_select(0, self.row_groups["tokens"]).unsqueeze(0)
 
     def positions(self) -> dict:
-        """Return a dict with the indices of the positions that contribute to the loss.
+        """Return the extra output ``positions`` of a decoder that computes rows in groups.
 
-        The key ``positions`` is an extra output of a decoder that computes rows in groups; without
-        groups the dict is empty.
+        The result is a dict with one tensor: the indices of the positions that contribute to the
+        loss, (N,). Without groups the dict is empty.
         """
         return {} if self.row_groups is None else {"positions": self.row_groups["tokens"]}
 
 
 class RowGroups:
-    """Rows of a batch in groups of similar length.
+    """Division of the rows of a batch into groups of similar length.
 
-    Computing each group separately gives the results of the whole batch, except at padding.
+    Each group can be computed separately, with less padding. Except at padding, the results are the
+    same as for the whole batch.
 
     Args:
         grouping: :class:`~fairseq_docmt.data.batch.RowGrouping`; None for all rows in one group.
@@ -159,9 +167,9 @@ class RowGroups:
         return None if self._grouping is None else self._grouping["rows"]
 
     def split(self, x: Optional[Tensor]) -> List[Optional[Tensor]]:
-        """Split (rows, T, ...) into groups of (rows of the group, length of its longest row, ...).
+        """Split a (rows, T, ...) tensor into one tensor for each group, as long as its longest row.
 
-        If ``x`` is None, so is each group.
+        If ``x`` is None, the list has None for each group.
         """
         if self._grouping is None:
             return [x]
@@ -171,15 +179,17 @@ class RowGroups:
         return list(_Gathered.apply(x, list(zip(self.rows, map(self._columns, lengths)))))
 
     def select(self, x: Tensor) -> List[Tensor]:
-        """Split a (rows, ...) tensor without a length dimension into the groups of rows."""
+        """Split a (rows, ...) tensor without a length dimension into one tensor for each group."""
         if self._grouping is None:
             return [x]
         return list(_Gathered.apply(x, [(rows, None) for rows in self.rows]))
 
     def join(self, parts: List[Tensor], length: int) -> Tensor:
-        """Merge groups of shape (rows of the group, its length, C) into (rows, ``length``, C).
+        """Merge one tensor per group into a tensor of all rows, (rows, ``length``, C).
 
-        Padding beyond the length of a group becomes zero.
+        Args:
+            parts: for each group, a tensor of shape (rows of the group, length of the group, C).
+            length: second dimension of the result, which is zero beyond the length of a group.
         """
         if self._grouping is None:
             return parts[0]
@@ -188,9 +198,10 @@ class RowGroups:
         return _Scattered.apply(list(zip(self.rows, columns)), shape, *parts)
 
     def columns_of_step(self, number: int) -> slice:
-        """Return the slice of columns that the ``number``-th sentences of all lanes occupy.
+        """Return the slice of columns that the sentences of step ``number`` occupy.
 
-        Without groups of rows this is all columns.
+        Step k, counted from 0, has the k-th sentence of each lane. Without groups of rows, the
+        slice has all columns.
         """
         if self._grouping is None:
             return slice(None)
@@ -200,8 +211,8 @@ class RowGroups:
         """Apply a function to each group of rows and merge the results.
 
         Args:
-            function: function of ``x`` and ``sentences``, restricted to the rows of a group, that
-                returns a tensor of the shape of its first argument.
+            function: function of ``x`` and ``sentences``, each restricted to the rows of a group.
+                It returns a tensor of the shape of its first argument.
             x: (rows, T, C) values.
             sentences: further input for each row, an object with a method ``of_sentences(rows)``
                 that selects rows.
@@ -220,7 +231,7 @@ Group = Tuple[Tensor, Optional[slice]]
 
 
 class _Gathered(torch.autograd.Function):
-    """Differentiable selection of the rows and columns of each group from (B, T, ...)."""
+    """Differentiable selection of the rows and columns of each group from a (B, T, ...) tensor."""
 
     @staticmethod
     def forward(ctx, x, groups):
@@ -234,7 +245,7 @@ class _Gathered(torch.autograd.Function):
 
 
 class _Scattered(torch.autograd.Function):
-    """Differentiable copy of each group to its rows and columns in a tensor of zeros."""
+    """Differentiable copy of the groups to their rows and columns in a tensor of zeros."""
 
     @staticmethod
     def forward(ctx, groups, shape, *parts):

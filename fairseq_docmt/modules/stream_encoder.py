@@ -11,9 +11,9 @@ from fairseq_docmt.modules.stream import DocumentState, Stream
 class StreamEncoder(SharedSourceEncoder):
     """Transformer encoder of consecutive sentences, whose output includes the document state.
 
-    Its output also has ``stream``, the documents of the batch rows, and ``doc_state``, the document
-    state of the encoder. Subclasses that add context after the last layer define
-    :meth:`with_context`. Subclasses whose layers read context define :meth:`encode`, as
+    Its output also has ``stream``, the layout of the batch, and ``doc_state``, the document state
+    of the encoder. Subclasses that add context after the last layer define :meth:`with_context`.
+    Subclasses whose layers read context define :meth:`encode`, as
     :class:`~fairseq_docmt.modules.recurrent_memory.MemoryTransformerEncoder` does.
 
     Args:
@@ -35,7 +35,7 @@ class StreamEncoder(SharedSourceEncoder):
         doc_state: Optional[DocumentState] = None,
         row_groups: Optional[dict] = None,
     ):
-        """Encode consecutive sentences.
+        """Encode a batch of consecutive sentences.
 
         Args:
             src_tokens: (rows, S) padded tokens.
@@ -52,7 +52,10 @@ class StreamEncoder(SharedSourceEncoder):
         return self.with_context(output, src_tokens, stream)
 
     def encode(self, src_tokens: Tensor, stream: Stream) -> dict:
-        """Encode sentences without context, one group of rows of similar length at a time."""
+        """Encode sentences without context, and return the encoder output.
+
+        Groups of rows of similar length are encoded one after another.
+        """
         if stream.row_groups is None:
             return super().forward(src_tokens)
         groups = stream.groups("source")
@@ -71,7 +74,8 @@ class StreamEncoder(SharedSourceEncoder):
     def with_context(self, output: dict, src_tokens: Tensor, stream: Stream) -> dict:
         """Add context from previous sentences and the new document state to the encoder output.
 
-        By default the output is returned unchanged, as the encoder reads no context.
+        This is a hook for subclasses. By default the output is returned unchanged, without any
+        context.
         """
         return output
 

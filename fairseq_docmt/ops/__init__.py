@@ -1,1 +1,4 @@
-"""Tensor operations of the models; :mod:`fairseq_docmt.ops.naive` defines most with plain loops."""
+"""Tensor operations of the models.
+
+:mod:`fairseq_docmt.ops.naive` defines most of them with plain loops, which are easier to read.
+"""

@@ -14,12 +14,15 @@ from fairseq_docmt.ops.precision import outside_autocast
 
 
 class AttentionParts(NamedTuple):
-    """S source states of B sentences, projected for attention and for the gates of the GRU.
+    """Source states, projected once for all steps to attention keys and to GRU gates.
+
+    Shapes: S source states of B sentences; ``a`` hidden units of attention; state size d of the
+    GRU.
 
     Attributes:
-        keys: (B, S, a) attention keys, with ``a`` hidden units of attention.
-        gates: (B, S, 3 d) contribution of each source state to the reset gate, the update gate and
-            the candidate, each of the state size d.
+        keys: (B, S, a) attention keys.
+        gates: (B, S, 3 d) contribution of each source state to the reset gate, update gate and
+            candidate of the GRU.
         padding: (B, S) True at padding; None if there is none.
     """
 
@@ -36,25 +39,27 @@ def attentive_gru(
     bias: Tensor,
     energy: Tensor,
 ) -> Tuple[Tensor, Tensor]:
-    """Compute ``alpha_t = softmax(energy . tanh(keys + query_t))`` and the GRU states ``s_t``.
+    """Run a GRU that attends to the source states at every step.
 
-    ``query_t`` is the sum of the contributions of the input and of the previous state.  The GRU
-    reads the previous state, the input and the attention-weighted sum of ``gates``.  ``keys`` and
-    ``gates`` are those of ``parts``.
+    At step t the attention weights are ``alpha_t = softmax(energy . tanh(keys + query_t))``, where
+    ``query_t`` is the sum of a contribution of the input and one of the previous state.  The GRU
+    then computes the new state from the previous state, the input, and the sum of ``gates``
+    weighted by ``alpha_t``.  ``keys`` and ``gates`` are attributes of ``parts``.
 
-    The backward pass recomputes the hidden layer of attention.  The gradients of ``weight`` and
-    ``gates`` are single products over all steps, not sums step by step.
+    To save memory, the backward pass recomputes the hidden layer of attention.  It computes the
+    gradients of ``weight`` and ``gates`` as single products over all steps instead of step by step.
 
     Args:
-        from_input: (B * N, T, a + 3 d) contribution of the input to query and gates.
-        state: (B * N, d) initial state.
-        parts: projections of S source states, with a hidden units of attention.
+        from_input: (B * N, T, a + 3 d) contribution of each input to the query (first ``a``
+            columns) and to the gates.
+        state: (B * N, d) state before the first step.
+        parts: projections of the S source states.
         weight, bias: (a + 3 d, d) and (a + 3 d,) projection of the previous state to query and
             gates.
         energy: (a,) output weights of attention.
 
     Returns:
-        (B * N, T, d) states, (B * N, T, S) attention weights.
+        (B * N, T, d) states and (B * N, T, S) attention weights.
     """
     return outside_autocast(_AttentiveGRU.apply)(
         from_input, state, parts.keys, parts.gates, weight, bias, energy, parts.padding
@@ -68,18 +73,26 @@ def attentive_gru_without_gradients(
     project: Callable[[Tensor], Tensor],
     energy: Tensor,
 ) -> Tuple[Tensor, Tensor]:
-    """Compute :func:`attentive_gru` for decoding, with any implementation of the state projection.
+    """Run the GRU of :func:`attentive_gru` in decoding, with a function that projects the state.
+
+    The function may be faster than a product with a weight matrix, for example with packed weights.
 
     Args:
         from_input, state, parts, energy: see :func:`attentive_gru`.
-        project: function from (B * N, d) states to (B * N, a + 3 d) query and gates.
+        project: function from (B * N, d) states to (B * N, a + 3 d) contributions to query and
+            gates.
+
+    Returns:
+        (B * N, T, d) states and (B * N, T, S) attention weights.
     """
     states, attention, _ = _steps(from_input, state, parts, project, energy)
     return states[:, 1:], attention
 
 
 def _steps(from_input, state, parts: AttentionParts, project, energy):
-    """Run all steps; the arguments are those of :func:`attentive_gru_without_gradients`.
+    """Run all steps of the GRU, and return what the backward pass needs too.
+
+    The arguments are those of :func:`attentive_gru_without_gradients`.
 
     Returns:
         (B * N, T + 1, d) states, beginning with the initial one; (B * N, T, S) attention weights;
@@ -147,27 +160,28 @@ class _AttentiveGRU(torch.autograd.Function):
 
 
 def _split(from_input, from_state, units: int):
-    """Return the attention query, and the contributions of input and state to the GRU's gates.
+    """Split two projections into the attention query and the contributions to the GRU's gates.
 
     Args:
         from_input, from_state: (rows, units + 3 d) projections of the input and of the previous
-            state: first to the query, then to the gates.
+            state.  The first ``units`` columns are for the query, the others for the gates.
         units: number of hidden units of attention.
 
     Returns:
-        (rows, units) query, (rows, 3 d) contribution of the input, (rows, 3 d) of the state.
+        (rows, units) query, (rows, 3 d) contribution of the input to the gates, and (rows, 3 d)
+        contribution of the state.
     """
     query = from_input[:, :units] + from_state[:, :units]
     return query, from_input[:, units:], from_state[:, units:]
 
 
 def _hidden(keys: Tensor, query: Tensor) -> Tensor:
-    """Compute the hidden layer of attention: (sentences, beams, source states, hidden units)."""
+    """Compute the (B, N, S, a) hidden layer of attention, ``tanh(keys + query)``."""
     return torch.tanh(keys.unsqueeze(1) + query.view(len(keys), -1, 1, keys.size(-1)))
 
 
 def _softmax(logits: Tensor, padding: Optional[Tensor]) -> Tensor:
-    """Return attention weights, 0 at padding, for logits (sentences, beams, source states).
+    """Compute attention weights from logits (B, N, S); the weights of padding are 0.
 
     In half precision torch computes the softmax in float32 internally.
     """
@@ -180,8 +194,8 @@ def gru_step(from_input: Tensor, from_state: Tensor, state: Tensor) -> Tensor:
     """Compute the new (rows, d) state of a GRU, as ``torch.nn.GRUCell`` does.
 
     Args:
-        from_input, from_state: (rows, 3 d) contributions of input and state to reset gate, update
-            gate and candidate.
+        from_input, from_state: (rows, 3 d) contributions of the input and of the previous state to
+            the reset gate, update gate and candidate, in this order.
         state: (rows, d) previous state.
     """
     _, update, new, _ = _gru_values(from_input, from_state)
@@ -197,7 +211,12 @@ def _gru_values(from_input: Tensor, from_state: Tensor):
 
 
 def _gru_backward(gradient, from_input, from_state, state):
-    """Return the gradients of :func:`gru_step`'s arguments, given the gradient of its result."""
+    """Compute the gradients of the three arguments of :func:`gru_step`.
+
+    Args:
+        gradient: (rows, d) gradient of the result of :func:`gru_step`.
+        from_input, from_state, state: its arguments.
+    """
     reset, update, new, candidate = _gru_values(from_input, from_state)
     d_update = gradient * (state - new) * update * (1 - update)
     d_new = gradient * (1 - update) * (1 - new * new)

@@ -1,17 +1,19 @@
 """Random features and linear-time attention over them (Wu et al. 2022, sections 3.1 and 3.2).
 
-Two feature maps, :func:`sincos_features` and :func:`positive_features`, make vectors whose dot
-product, times :func:`kernel_scale`, estimates the Gaussian kernel ``exp(-|x - y|^2 / 2)``.  For
-vectors of unit length, the kernel equals ``exp(x . y)`` up to a factor that cancels in attention.
-The scale is applied to the weights of the keys, which is cheaper than scaling all features.
+Two functions, :func:`sincos_features` and :func:`positive_features`, map vectors to features.  The
+dot product of the features of x and y, times :func:`kernel_scale`, estimates the Gaussian kernel
+``exp(-|x - y|^2 / 2)``.  For vectors of unit length, this kernel equals ``exp(x . y)`` up to a
+factor that cancels in attention.  Only the weights of the keys are multiplied by the scale, which
+is cheaper than scaling all features.
 
 Attention: H heads, B batch rows, T queries, S keys, F features, value size D.  Heads come first:
 each head has its own random matrices, so that one batched product serves all rows.
 
     output_t = phi(q_t) . S_t / max(phi(q_t) . z_t, floor)
 
-S_t is the sum of phi(k_s) v_s^T, and z_t that of phi(k_s), over the keys s that query t sees.  The
-floor keeps the ratio finite and its sign correct where the estimated kernel is close to zero.
+S_t is the sum of phi(k_s) v_s^T over the keys s that query t sees, and z_t is the sum of phi(k_s)
+over the same keys.  The floor keeps the ratio finite and its sign correct where the estimated
+kernel is close to zero.
 """
 
 from typing import NamedTuple, Optional, Tuple, Union
@@ -29,20 +31,25 @@ SHORTEST = 1e-3
 def unit_length(x: Tensor, temperature: Union[Tensor, float] = 1.0) -> Tensor:
     """Scale vectors (..., d) to length 1 / temperature, as in the code of Wu et al. (2022).
 
-    ``SHORTEST`` is added to each length before the division, so that very short vectors come out
-    shorter.
+    To allow zero vectors, ``SHORTEST`` is added to each length before the division.  Very short
+    vectors are therefore scaled to less than this length.
     """
     length = torch.linalg.vector_norm(x, dim=-1, keepdim=True) + SHORTEST
     return x / (length * temperature)
 
 
 def kernel_scale(random_vectors: int, feature_map: str) -> float:
-    """Return the factor that turns a dot product of features into the kernel estimate."""
+    """Return the factor that turns a dot product of features into an estimate of the kernel.
+
+    Args:
+        random_vectors: number of random vectors from which the features were computed.
+        feature_map: ``sincos`` or ``positive``.
+    """
     return 1 / random_vectors if feature_map == "sincos" else 0.5 / random_vectors
 
 
 class _SinCos(torch.autograd.Function):
-    """Sine and cosine features; the backward pass needs only the output, which is stored anyway."""
+    """Sine and cosine features with a backward pass that needs only the stored output."""
 
     @staticmethod
     def forward(ctx, projected):
@@ -62,10 +69,10 @@ def sincos_features(projected: Tensor) -> Tensor:
     """Compute the sine and cosine features of Rahimi and Recht (2008), as Peng et al. (2021) do.
 
     Args:
-        projected: (..., D) products of a vector with D standard normal vectors.
+        projected: (..., D) dot products of each vector with D standard normal vectors.
 
     Returns:
-        (..., 2 D) features.
+        (..., 2 D) features: D sines, then D cosines.
     """
     return _SinCos.apply(projected)
 
@@ -74,8 +81,8 @@ def positive_features(projected: Tensor, squared_length: Tensor) -> Tensor:
     """Compute the positive features of Choromanski et al. (2021), in their hyperbolic form.
 
     Args:
-        projected: (..., D) products of a vector with D standard normal vectors.
-        squared_length: (..., 1) squared length of that vector.
+        projected: (..., D) dot products of each vector with D standard normal vectors.
+        squared_length: (..., 1) squared length of each vector.
 
     Returns:
         (..., 2 D) features, all positive.
@@ -89,7 +96,9 @@ FEW_QUERIES = 16
 
 
 class Summary(NamedTuple):
-    """Sums over all keys and values, of a size that is independent of their number.
+    """Sums over keys and values, which are all that linear attention needs to know of them.
+
+    The size of a summary does not depend on the number of keys.
 
     Attributes:
         sums: (H, B, F, D) sums of outer products of key features and values (``S`` in the paper),
@@ -102,28 +111,42 @@ class Summary(NamedTuple):
 
 
 def ratio(numerator: Tensor, denominator: Tensor, floor: float) -> Tensor:
-    """Divide vectors (..., D) by denominators (...), which are raised to ``floor`` if smaller.
+    """Divide the numerators of linear attention by its denominators, which are at least ``floor``.
 
-    The result has the data type of ``numerator``.
+    Args:
+        numerator: (..., D) vectors.
+        denominator: (...) denominator of each vector; values below ``floor`` are raised to it.
+        floor: minimum of the denominators.
+
+    Returns:
+        (..., D) vectors of the data type of ``numerator``.
     """
     denominator = denominator.clamp_min(floor).unsqueeze(-1)
     return (numerator / denominator).to(numerator.dtype)
 
 
 def denominators(phi_q: Tensor, norms: Tensor) -> Tensor:
-    """Multiply query features (..., T, F) by summed key features (..., F); return (..., T)."""
+    """Compute the denominators of linear attention for each query.
+
+    Args:
+        phi_q: (..., T, F) query features.
+        norms: (..., F) sums of key features.
+
+    Returns:
+        (..., T) dot products.
+    """
     if phi_q.size(-2) <= FEW_QUERIES:
         return (phi_q * norms.unsqueeze(-2)).sum(dim=-1)
     return (phi_q @ norms.unsqueeze(-1)).squeeze(-1)
 
 
 def summarise(phi_k: Tensor, v: Tensor, weights: Tensor) -> Summary:
-    """Return the weighted sums of linear attention over keys, as a :class:`Summary`.
+    """Sum keys and values into the :class:`Summary` to which queries attend.
 
     Args:
         phi_k: (H, B, S, F) key features.
         v: (H, B, S, D) values.
-        weights: (H, B, S) weight of each key.
+        weights: (H, B, S) weight of each key in the sums.
     """
     weights = weights.unsqueeze(-1)
     features = phi_k.transpose(-1, -2)
@@ -133,8 +156,9 @@ def summarise(phi_k: Tensor, v: Tensor, weights: Tensor) -> Summary:
 def for_few_queries(sums: Tensor, dtype: torch.dtype) -> Tensor:
     """Convert sums (..., F, D) to ``dtype`` and to the memory layout fastest for few queries.
 
-    In half precision on a CPU, column-major sums are about a third faster, because oneDNN need not
-    reorder their rows.  The compiled kernels, if there are any, need row-major sums.
+    The layout is row-major, as the compiled kernels require.  Only in half precision on a CPU
+    without these kernels is it column-major, which is about a third faster, because oneDNN need not
+    reorder the rows.
     """
     in_half = sums.device.type == "cpu" and dtype in (torch.float16, torch.bfloat16)
     if not in_half or step_kernels.is_compiled():
@@ -153,7 +177,20 @@ def attend_summary(phi_q: Tensor, summary: Summary, floor: float) -> Tensor:
 
 
 def attend_keys(phi_q: Tensor, phi_k: Tensor, v: Tensor, weights: Tensor, floor: float) -> Tensor:
-    """Compute :func:`attend_summary` directly from keys and values: cheaper for few keys."""
+    """Attend from queries directly to keys, which is cheaper than a summary if there are few keys.
+
+    The result equals :func:`attend_summary` with the :class:`Summary` of these keys.
+
+    Args:
+        phi_q: (H, B, T, F) query features.
+        phi_k: (H, B, S, F) key features.
+        v: (H, B, S, D) values.
+        weights: (H, B, S) weight of each key.
+        floor: minimum of the denominator.
+
+    Returns:
+        (H, B, T, D) output.
+    """
     scores = (phi_q @ phi_k.transpose(-1, -2)) * weights.unsqueeze(-2)
     return ratio(scores @ v, scores.sum(dim=-1), floor)
 
@@ -163,9 +200,10 @@ def summary_pays(keys: int, queries: Optional[int], features: int, values: int) 
 
     Args:
         keys: number of keys.
-        queries: number of queries; None if they come one at a time, in which case the cost is the
-            memory read for each query.
-        features, values: size F of the features of a key, and size D of its value.
+        queries: number of queries.  None if they come one at a time; then the memory that each
+            query reads is compared, otherwise the number of multiplications.
+        features: number of features of a key.
+        values: size of its value.
     """
     if queries is None:
         return keys * (features + values) >= features * values
@@ -182,22 +220,24 @@ def causal_attention(
     need_summary: bool = False,
     chunk_size: int = 128,
 ) -> Tuple[Tensor, Optional[Summary]]:
-    """Compute attention of each token to itself and all previous tokens.
+    """Compute linear attention of each token to itself and all previous tokens.
 
-    Within a chunk, products of queries and keys are masked; between chunks, a summary is passed on.
-    Time and memory grow linearly with the length.  Decays are products of gates, computed from
-    differences of cumulative log gates; these differences are at most 0, so nothing overflows.
+    The tokens are processed in chunks.  Within a chunk, the products of queries and keys are
+    masked; earlier chunks are read from a summary.  Time and memory grow linearly with the length.
+    Products of gates are computed as the exponential of differences of cumulative log gates.  These
+    differences are at most 0, so nothing overflows.
 
     Args:
-        phi_q, phi_k: (H, B, T, F) features of queries, and of keys times the gate's weights of the
-            tokens, if any; zero at padding.
+        phi_q: (H, B, T, F) query features.
+        phi_k: (H, B, T, F) key features, zero at padding.  If the gate also gives a weight to each
+            token, the features must already be multiplied by it.
         v: (H, B, T, D) values.
         floor: minimum of the denominator.
-        log_decay: (H, B, T) logarithm of the gate ``f_t``, which decays everything before token t;
-            None for no decay.
-        before: summary of the tokens before the first one.
-        need_summary: also return the summary of all tokens, at a small cost.
-        chunk_size: tokens in a chunk.
+        log_decay: (H, B, T) logarithm of the gate ``f_t``, by which the sums over all tokens before
+            t are multiplied; None for no gate.
+        before: summary of the tokens before the first one; None if there are none.
+        need_summary: whether to return the summary of all tokens too, at a small cost.
+        chunk_size: number of tokens in a chunk.
 
     Returns:
         (H, B, T, D) output, and the summary of all tokens or, without ``need_summary``, None.
@@ -224,7 +264,7 @@ def causal_attention(
 
 
 def _in_chunks(x: Tensor, chunk: int) -> Tensor:
-    """Split the T tokens of (H, B, T, F) into chunks, zero-padded: (H, B, chunks, tokens, F)."""
+    """Split (H, B, T, F) into chunks of tokens, (H, B, chunks, tokens, F), padded with zeros."""
     missing = -x.size(2) % chunk
     if missing > 0:
         x = torch.nn.functional.pad(x, (0, 0, 0, missing))
@@ -244,14 +284,18 @@ def _masked_scores(q: Tensor, k: Tensor, total: Optional[Tensor]) -> Tensor:
 def _summaries(
     k: Tensor, v: Tensor, total: Optional[Tensor], before: Optional[Summary], need_last: bool
 ) -> Tuple[Summary, Optional[Summary]]:
-    """Return the summaries before each chunk, stacked, and the summary after the last chunk.
+    """Return the summaries of the tokens before each chunk, and the summary after the last chunk.
 
     Args:
         k, v: (H, B, N, C, F) key features and (H, B, N, C, D) values of N chunks of C tokens.
         total: (H, B, N, C) log of the product of the gates from the first token of a chunk to each
-            of its tokens; None for no decay.
+            of its tokens; None for no gate.
         before: summary before the first chunk; None for zeros.
-        need_last: whether to compute the summary after the last chunk; if not, it is None.
+        need_last: whether to compute the summary after the last chunk.
+
+    Returns:
+        The summaries before the N chunks, stacked to (H, B, N, F, D) sums and (H, B, N, F) norms;
+        and the summary after the last chunk, None without ``need_last``.
     """
     exact = at_least_single(k.dtype)
     if total is not None:

@@ -1,4 +1,4 @@
-"""Loop versions of the operations: definitions for readers and references for tests."""
+"""Operations written as plain loops: definitions for readers, and references for tests."""
 
 from typing import Optional
 
@@ -9,26 +9,45 @@ from fairseq_docmt.ops.linear_attention import Summary
 
 
 def sincos_features(x: Tensor, matrix: Tensor) -> Tensor:
-    """Compute the (2 D,) sines and cosines of a vector (d,), given D random vectors (D, d)."""
+    """Compute the sine and cosine features of one vector.
+
+    Args:
+        x: (d,) vector.
+        matrix: (D, d) D random vectors.
+
+    Returns:
+        (2 D,) features: D sines, then D cosines.
+    """
     products = [w @ x for w in matrix]
     features = [p.sin() for p in products] + [p.cos() for p in products]
     return torch.stack(features)
 
 
 def positive_features(x: Tensor, matrix: Tensor) -> Tensor:
-    """Compute the (2 D,) positive features of a vector (d,), given D random vectors (D, d)."""
+    """Compute the positive features of one vector.
+
+    Args:
+        x: (d,) vector.
+        matrix: (D, d) D random vectors.
+
+    Returns:
+        (2 D,) features, all positive.
+    """
     exponents = [sign * (w @ x) - x @ x for sign in (1, -1) for w in matrix]
     return torch.stack(exponents).exp()
 
 
 def cross_attention(phi_q, phi_k, v, weights, floor: float) -> Tensor:
-    """Compute (H, B, T, d) attention of each query to all weighted keys, pair by pair.
+    """Compute linear attention of each query to all keys, pair by pair.
 
     Args:
         phi_q, phi_k: (H, B, T, F) and (H, B, S, F) features of queries and keys.
         v: (H, B, S, d) values.
         weights: (H, B, S) weights of the keys.
-        floor: minimum denominator.
+        floor: minimum of the denominator.
+
+    Returns:
+        (H, B, T, d) output.
     """
     output = v.new_zeros(phi_q.shape[:3] + v.shape[3:])
     for h, b, t in _positions(phi_q):
@@ -51,17 +70,18 @@ def causal_attention(
 ):
     """Compute the causal attention of Wu et al. (2022), sections 3.1 and 3.2, token by token.
 
-    ``S_t = f_t S_{t-1} + phi(k_t) v_t``, and likewise for the sums of key features.
+    At token t the sums are updated by ``S_t = f_t S_{t-1} + phi(k_t) v_t``, and likewise the sums
+    of key features.  Then the query attends to them.
 
     Args:
         phi_q, phi_k: (H, B, T, F) features of queries and keys.
         v: (H, B, T, d) values.
-        floor: minimum denominator.
-        log_decay: (H, B, T) logarithms of the gates f_t, default: no gate.
+        floor: minimum of the denominator.
+        log_decay: (H, B, T) logarithms of the gates ``f_t``; default: no gate.
         before: summary of the tokens before the first one; None for zeros.
 
     Returns:
-        (H, B, T, d) outputs, and the summary of all tokens.
+        (H, B, T, d) output, and the summary of all tokens.
     """
     heads, bsz, length, features = phi_q.shape
     sums = v.new_zeros(heads, bsz, features, v.size(-1))
@@ -86,11 +106,12 @@ def window_attention(q, k, v, centers, size: int, causal=False, key_padding=None
 
     Args:
         q, k, v: (B, H, I, d) queries, (B, H, J, d) keys and values, for B rows and H heads.
-        centers: (B, I) position b_i around which query i attends.
-        size: number w of visible keys on each side.
-        causal: whether keys after the center are hidden.
+        centers: (B, I) index b_i of the key that query i is aligned to.
+        size: number w of visible keys on each side of this key.
+        causal: whether the keys after it are hidden.
         key_padding: (B, J) True at keys to be ignored.
-        relative: (2 w + 1, d) embeddings of the distances from -w to w; None without them.
+        relative: (2 w + 1, d) vectors of the distances from -w to w; None without relative
+            positions.
 
     Returns:
         (B, H, I, d) output; zeros for queries that see no key.
@@ -114,12 +135,15 @@ def window_attention(q, k, v, centers, size: int, causal=False, key_padding=None
 
 
 def sentence_positions(positions: Tensor, separators: Tensor, ends: bool) -> Tensor:
-    """Renumber the token positions (B, T) of each row from 1 in every sentence.
+    """Convert the positions of tokens in a row to positions in their sentences.
 
     Args:
-        positions: position of each token in its row, from 1; 0 at padding.
-        separators: True at ``<sep>``.
+        positions: (B, T) position of each token in its row, counted from 1; 0 at padding.
+        separators: (B, T) True at ``<sep>``.
         ends: whether ``<sep>`` ends a sentence; otherwise it begins one.
+
+    Returns:
+        (B, T) position of each token in its sentence, counted from 1; 0 at padding.
     """
     found = torch.zeros_like(positions)
     for b, row in enumerate(positions.tolist()):
@@ -145,16 +169,17 @@ def _put(output: Tensor, where, value: Tensor) -> Tensor:
 
 
 def attentive_gru(from_input, state, keys, gates, padding, weight, bias, energy):
-    """Run a GRU with attention to the source, sentence by sentence and step by step.
+    """Run a GRU that attends to the source states, sentence by sentence and step by step.
 
     Args:
         from_input: (B, T, a + 3 d) projected inputs: contribution to the attention query (``a``
             units) and to the reset gate, update gate and candidate of the GRU.
         state: (B, d) states before the first step.
-        keys: (B, S, a) projected source states.
+        keys: (B, S, a) attention keys of the source states.
         gates: (B, S, 3 d) contribution of the source states to gates and candidate.
         padding: (B, S) True at padding, or None.
-        weight, bias: (a + 3 d, d) and (a + 3 d,) projection of the previous state.
+        weight, bias: (a + 3 d, d) and (a + 3 d,) projection of the previous state to query and
+            gates.
         energy: (a,) output weights of attention.
 
     Returns:
@@ -184,14 +209,14 @@ def attentive_gru(from_input, state, keys, gates, padding, weight, bias, energy)
 
 
 def write_to_cache(slots, tokens, size: int, overwrite: bool):
-    """Write a sentence to the cache of one document (section 3.3 of Tu et al. 2018).
+    """Write the tokens of a sentence to the cache of one document (Tu et al. 2018, section 3.3).
 
     Args:
         slots: list of (key, value, word), the least recently written first.
-        tokens: list of (key, value, word).
+        tokens: list of (key, value, word), in the order of the sentence.
         size: maximum number of slots.
-        overwrite: whether a word that is already in the cache is averaged into its slot, instead
-            of getting a new slot.
+        overwrite: whether a word that is already in the cache is averaged into its slot; otherwise
+            every token gets a new slot.
 
     Returns:
         The new list of slots.
@@ -208,7 +233,7 @@ def write_to_cache(slots, tokens, size: int, overwrite: bool):
 
 
 def read_from_cache(slots, query):
-    """Read the cache of one document for one query (section 3.2 of Tu et al. 2018, equation 5).
+    """Read the cache of one document with one query (Tu et al. 2018, section 3.2, equation 5).
 
     Args:
         slots: list of (key, value, word).
@@ -227,7 +252,7 @@ def read_from_cache(slots, query):
 def recall_others(queries, cells, documents):
     """Attend from each sentence to the memory cells of the other sentences of its document.
 
-    After Maruf and Haffari (2018), section 4.
+    Source: Maruf and Haffari (2018), section 4.
 
     Args:
         queries, cells: (R, d) query and memory cell of each of R sentences.

@@ -24,12 +24,15 @@ def has_onednn() -> bool:
 
 
 def is_large(x: Tensor, weight: Tensor) -> bool:
-    """Return whether the product ``x weight'`` is large enough for oneDNN."""
+    """Return whether the product ``x weight'`` is large enough to be faster with oneDNN."""
     return x.numel() * weight.size(0) >= FEWEST_MULTIPLICATIONS
 
 
 def can_serve(x: Tensor, weight: Tensor) -> bool:
-    """Return whether to use oneDNN: for a large product in single precision on a CPU."""
+    """Return whether oneDNN should compute the product ``x weight'``.
+
+    It does so for large products in single precision on a CPU, outside of autocast.
+    """
     single = x.dtype == weight.dtype == torch.float32
     here = x.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
     return (
@@ -38,7 +41,9 @@ def can_serve(x: Tensor, weight: Tensor) -> bool:
 
 
 def onednn_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor:
-    """Compute ``F.linear``, with oneDNN where :func:`can_serve` is true, else with torch.
+    """Compute ``F.linear``, with oneDNN where it is faster and with torch elsewhere.
+
+    :func:`can_serve` decides between the two.
 
     Args:
         x: (..., m) input.

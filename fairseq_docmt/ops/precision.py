@@ -1,4 +1,4 @@
-"""Helpers for half precision: data types for exact sums, autocast, and masked attention."""
+"""Helpers for half precision: data types for exact sums, operations outside autocast, attention."""
 
 import functools
 from typing import Callable, Optional
@@ -10,15 +10,16 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 
 def at_least_single(dtype: torch.dtype) -> torch.dtype:
-    """Return float32 for half precision types, and any other floating-point type unchanged."""
+    """Return float32 for half-precision types, and any other floating-point type unchanged."""
     return torch.promote_types(dtype, torch.float32)
 
 
 def outside_autocast(operation: Callable) -> Callable:
-    """Make an operation run with autocast off, on inputs cast to the autocast type.
+    """Wrap an operation to run with autocast off, on inputs cast to the autocast type.
 
-    With autocast on, only some of its intermediate values would be cast, so that the values saved
-    for the backward pass, which runs without autocast, would differ in type.
+    This is for operations with a backward pass of their own.  Within autocast, only some
+    intermediate values would be cast, so that the values saved for the backward pass, which runs
+    without autocast, would differ in type.  If autocast is off, the operation runs unchanged.
     """
 
     @functools.wraps(operation)
@@ -50,16 +51,20 @@ GPU_KERNELS = [
 def masked_attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor, dropout: float, scale: Optional[float] = None
 ) -> Tensor:
-    """Compute scaled dot-product attention; the output is (B, H, T, d).
+    """Compute scaled dot-product attention with a mask.
 
     On GPUs cuDNN is not used, because its gradients are wrong for some masks.
 
     Args:
         q: (B, H, T, d) queries of B batch rows and H heads.
         k, v: (B, H, S, d) keys and values.
-        mask: (B, 1 or H, 1 or T, S) True where attention is allowed, or values to add to logits.
+        mask: (B, 1 or H, 1 or T, S) True where attention is allowed, or values to add to the
+            logits.
         dropout: dropout probability of attention weights.
         scale: factor of the logits; default: ``d ** -0.5``.
+
+    Returns:
+        (B, H, T, d) output.
     """
     if not q.is_cuda:
         return F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=scale)

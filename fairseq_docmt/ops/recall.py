@@ -7,7 +7,10 @@ from fairseq_docmt.ops.precision import at_least_single
 
 
 def recall_others(queries: Tensor, cells: Tensor, documents: Tensor) -> Tensor:
-    """Compute ``softmax(q_t . c_u) c_u`` over the other sentences u of the document of sentence t.
+    """Attend from each sentence to the memory cells of the other sentences of its document.
+
+    The weights are ``softmax(q_t . c_u)`` for the query of sentence t and the cells of the other
+    sentences u.
 
     Args:
         queries: (R, d) query of each of R sentences.
@@ -27,7 +30,7 @@ def recall_others(queries: Tensor, cells: Tensor, documents: Tensor) -> Tensor:
 
 
 def sentences_per_document(documents: Tensor) -> list:
-    """Return the number of sentences of each document.
+    """Return the number of sentences of each document, in order.
 
     Args:
         documents: (R,) document number of each of R sentences; the sentences of a document are

@@ -1,7 +1,7 @@
 """Compiled kernels of random feature attention for decoding steps on a CPU.
 
 ``step_kernels.cpp`` is compiled during installation if there is a C++ compiler.  Without the
-kernels torch computes the same results more slowly.
+kernels, torch computes the same results more slowly.
 """
 
 import ctypes
@@ -45,7 +45,11 @@ def is_compiled() -> bool:
 
 
 def can_serve(*tensors: Tensor) -> bool:
-    """Return whether the kernels can process these tensors; False if gradients are enabled."""
+    """Return whether the kernels can process these tensors.
+
+    The tensors must be on a CPU, all in float32 or all in bfloat16, and their last dimensions must
+    be multiples of ``LANES``.  The kernels cannot be used while gradients are enabled.
+    """
     first = tensors[0]
     return (
         is_compiled()
@@ -62,7 +66,8 @@ def features(vectors: Tensor, matrices: Tensor, temperatures: Tensor, shortest: 
     Args:
         vectors: (H, R, d) R vectors for each of H heads.
         matrices: (H, d, D) D random vectors of each head, in the data type of ``vectors``.
-        temperatures: (H, 1, 1) temperature of each head, in the same data type.
+        temperatures: (H, 1, 1) temperature of each head, by which its scaled vectors are divided;
+            in the same data type.
         shortest: number added to the length of each vector, to avoid division by zero.
 
     Returns:
@@ -85,12 +90,15 @@ def features(vectors: Tensor, matrices: Tensor, temperatures: Tensor, shortest: 
 
 
 def attend(queries: Tensor, sums: Tensor, norms: Tensor, floor: float) -> Tensor:
-    """Compute :func:`fairseq_docmt.ops.linear_attention.attend_summary` without gradients.
+    """Attend to a summary of keys and values, without gradients.
+
+    The result is that of :func:`fairseq_docmt.ops.linear_attention.attend_summary`.  All tensors
+    must have the same data type.
 
     Args:
         queries: (H, B, N, F) features of N queries for each of H heads and B sentences.
         sums: (H, B, F, D) sums of the summary.
-        norms: (H, B, F) norms of the summary; all tensors have the same type.
+        norms: (H, B, F) norms of the summary.
         floor: minimum of the denominator.
 
     Returns:
@@ -118,17 +126,23 @@ def recall(
     used: int,
     floor: float,
 ) -> Tensor:
-    """Compute :meth:`fairseq_docmt.modules.rfa.beam_memory.BeamMemory.read` without gradients.
+    """Attend from one query per beam to the history of the beam, without gradients.
+
+    The result is that of :meth:`fairseq_docmt.modules.rfa.beam_memory.BeamMemory.read`: the history
+    consists of summaries and recent tokens that the beams of a sentence share, with weights for
+    each beam.
 
     Args:
         queries: (H, B, N, F) query features of N beams for each of H heads and B sentences.
-        sums, norms: (H, B, M * F, D) and (H, B, M * F), M summaries of each sentence, for values of
-            size D.
-        shares: (1 or H, B, N, M) weights of summaries, in float32 or in the type of the queries.
-        keys, values: (H, B, room, F) and (H, B, room, D) buffers for ``room`` recent keys and
-            values.
-        weights: (1 or H, B, N, room) weights of keys, in the type of the shares.
-        used: number of keys in the buffers.
+        sums, norms: (H, B, M * F, D) and (H, B, M * F) sums and norms of M summaries of each
+            sentence, for values of size D.
+        shares: (1 or H, B, N, M) weight of each summary for each beam, in float32 or in the type of
+            the queries.
+        keys, values: (H, B, room, F) and (H, B, room, D) buffers with room for the keys and values
+            of ``room`` recent tokens.
+        weights: (1 or H, B, N, room) weight of each recent token for each beam, in the type of the
+            shares.
+        used: number of recent tokens in the buffers.
         floor: minimum of the denominator.
 
     Returns:

@@ -1,6 +1,7 @@
-"""Operations on the translation cache of Tu et al. (2018); a slot has a key, a value and a word.
+"""Reading and writing of the translation cache of Tu et al. (2018).
 
-Shapes: B documents, I slots, T target tokens, key size l, value size d.
+Each slot of the cache has a key, a value and a word.  Shapes: B documents, I slots, T target
+tokens, key size l, value size d.
 """
 
 from typing import NamedTuple, Tuple
@@ -18,10 +19,11 @@ class Cache(NamedTuple):
     """Translation caches of B documents, each with I slots for keys of size l and values of size d.
 
     Attributes:
-        keys: (B, I, l) attention contexts.
-        values: (B, I, d) decoder states.
+        keys: (B, I, l) attention contexts with which the words were generated.
+        values: (B, I, d) decoder states with which the words were generated.
         words: (B, I) int64 target word of each slot, NO_WORD in empty slots.
-        ages: (B, I) int64 time at which each slot was last written, in tokens; -1 in empty slots.
+        ages: (B, I) int64 time at which each slot was last written, counted in written tokens; -1
+            in empty slots.
     """
 
     keys: Tensor
@@ -40,7 +42,11 @@ class Cache(NamedTuple):
         return cls(keys, values, nothing, nothing.clone())
 
     def emptied(self, rows: Tensor) -> "Cache":
-        """Return the cache, emptied for the documents where ``rows`` (B,) is True."""
+        """Return the caches, with those of some documents emptied.
+
+        Args:
+            rows: (B,) True for the documents whose caches are emptied.
+        """
         rows = rows.unsqueeze(1)
         return self._replace(
             words=self.words.masked_fill(rows, NO_WORD), ages=self.ages.masked_fill(rows, -1)
@@ -85,15 +91,15 @@ def write(cache: Cache, keys: Tensor, values: Tensor, words: Tensor, overwrite: 
 
 
 def _choose_slots(cache: Cache, words: Tensor, written: Tensor, overwrite: bool):
-    """Choose the slot that each token (B, T) is written to.
+    """Choose the slot that each token is written to.
 
     Args:
         cache, words, overwrite: arguments of :func:`write`.
         written: (B, T) True at tokens that are written to the cache.
 
     Returns:
-        (B, T) slots; (B, T) share of the old contents that a token leaves in its slot; the words
-        and the ages of the cache after writing.
+        (B, T) slots; (B, T) share of the slot's old contents that remains after writing each token;
+        (B, I) words and (B, I) ages of the cache after the sentence.
     """
     held, ages = cache.words.clone(), cache.ages.clone()
     clock = ages.amax(dim=1, keepdim=True) + written.cumsum(dim=1)
@@ -113,9 +119,14 @@ def _choose_slots(cache: Cache, words: Tensor, written: Tensor, overwrite: bool)
 
 
 def compare(cache: Cache, vectors: Tensor) -> Tensor:
-    """Compute the (B, n, I) dot products of (B, n, l) vectors with the keys of I slots.
+    """Compute the dot products of vectors with the keys of all slots.
 
-    The result has at least single precision.
+    Args:
+        cache: caches of B documents.
+        vectors: (B, n, l) n vectors per document.
+
+    Returns:
+        (B, n, I) dot products, in at least single precision.
     """
     # Products of large vectors overflow in half precision.
     precise = at_least_single(vectors.dtype)
@@ -123,18 +134,26 @@ def compare(cache: Cache, vectors: Tensor) -> Tensor:
 
 
 def probabilities(logits: Tensor, words: Tensor) -> Tensor:
-    """Return the softmax of logits (B, T, I) over the slots that have a word; 0 for empty slots."""
+    """Compute the probabilities of slots: a softmax over the slots that are not empty.
+
+    Args:
+        logits: (B, T, I) logits of the slots.
+        words: (B, I) word of each slot, NO_WORD in empty slots.
+
+    Returns:
+        (B, T, I) probabilities, 0 for empty slots.
+    """
     hidden = words.eq(NO_WORD).unsqueeze(1)
     logits = logits.masked_fill(hidden, torch.finfo(logits.dtype).min)
     return logits.softmax(dim=-1).masked_fill(hidden, 0.0)
 
 
 def read(cache: Cache, queries: Tensor) -> Tuple[Tensor, Tensor]:
-    """Match attention contexts with keys and read the values (Tu et al. 2018, equation 5).
+    """Read the caches with attention contexts as queries (Tu et al. 2018, equation 5).
 
     Args:
         cache: translation caches to read.
-        queries: (B, T, l) attention contexts of T tokens, of the size l of the keys.
+        queries: (B, T, l) attention contexts of T tokens, of the same size as the keys.
 
     Returns:
         (B, T, I) probabilities of the I slots, all 0 for an empty cache; and (B, T, d) averages of

@@ -5,11 +5,11 @@ multiplied only with the range of keys that its queries can see, without copying
 pass recomputes the weights of each block, so that no matrix of queries times keys is stored: memory
 grows linearly with the length and does not depend on the window.
 
-On a GPU this would launch many small kernels.  There every block of queries gets a copy of the keys
-that it can see, and blocks become rows of one batch, in a single call of torch's fused kernel.
-Memory grows linearly with the length too: a block of 64 queries copies 64 + 2 w keys and has a mask
-with as many columns.  In self-attention over more keys than that, all blocks see equally many keys,
-so the CPU need not wait for the GPU to compute this number.
+On a GPU, this would launch many small kernels.  Instead, every block of queries gets a copy of the
+keys that it can see, and the blocks become rows of one batch for a single call of torch's fused
+kernel.  Memory still grows linearly with the length: a block of 64 queries copies 64 + 2 w keys and
+has a mask with as many columns.  In self-attention over more keys than that, all blocks see equally
+many keys, so the CPU need not wait for the GPU to compute this number.
 
 Shapes: B batch rows, H heads, I queries, J keys, head size d.
 """
@@ -24,7 +24,10 @@ from fairseq_docmt.ops.precision import masked_attention, outside_autocast
 
 
 class _Block(NamedTuple):
-    """Block of the attention computation, as slices of batch rows, queries and keys."""
+    """Queries that are processed together, and the range of keys that they can see.
+
+    The attributes are slices of the batch rows, queries and keys of the whole computation.
+    """
 
     rows: slice
     queries: slice
@@ -32,16 +35,16 @@ class _Block(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Window of keys that each query may attend to.
+    """The keys that each query may attend to.
 
     Attributes:
-        centers: (B, I) int64 index b_i of the key that each query is aligned to; may be outside
-            the range of keys.  None for ``first``, ``first`` + 1, ..., as in self-attention.
+        centers: (B, I) int64 index b_i of the key that each query is aligned to; may be outside the
+            range of keys.  None for ``first``, ``first`` + 1, ..., as in self-attention.
         size: number w of visible keys on each side of the center.
         causal: whether keys after the center are hidden, as in a decoder.
         key_padding: (B, J) True at padding; None without padding.
-        farthest: maximum relative position r, whose vector all keys farther away share; None for
-            r = w.
+        farthest: maximum relative position r; keys farther away use the vector of r or -r.  None
+            stands for r = w.
         first: index of the key that the first query is aligned to if ``centers`` is None.
     """
 
@@ -53,7 +56,7 @@ class Window(NamedTuple):
     first: int = 0
 
     def with_centers(self, q: Tensor) -> "Window":
-        """Return the window; ``centers`` that are None become ``first``, ``first`` + 1, and so on.
+        """Return the window with ``centers`` as a tensor, even if they were None.
 
         Args:
             q: (B, H, I, d) queries, of which only shape and device are used.
@@ -69,22 +72,25 @@ class Window(NamedTuple):
         return 0 if self.causal else self.size
 
     def beyond(self, distance: Tensor) -> Tensor:
-        """Return whether keys at a distance from the center are outside the window."""
+        """Return a mask, True for keys outside the window, from their distances to the center.
+
+        Distances are negative for keys before the center.
+        """
         return (distance < -self.size) | (distance > self.after)
 
     @property
     def reach(self) -> int:
-        """Maximum relative position r; all keys farther away share its vector."""
+        """Maximum relative position r: ``farthest`` or, if it is None, the window size."""
         return self.size if self.farthest is None else self.farthest
 
     def relative_index(self, distance: Tensor) -> Tensor:
-        """Return the index, from 0 to 2 r, of each distance in the table of relative positions."""
+        """Return the index, from 0 to 2 r, of the relative position vector of each distance."""
         return (distance + self.reach).clamp(0, 2 * self.reach)
 
     def hidden(self, block: _Block) -> Tensor:
-        """Return a mask, True for keys of a block that a query does not see.
+        """Return a mask for a block, True for keys that a query does not see.
 
-        Shape: (B', 1, I', J') for the B' rows, I' queries and J' keys of a block.
+        Shape: (B', 1, I', J') for the B' rows, I' queries and J' keys of the block.
         """
         hidden = self.beyond(self._distance(block))
         if self.key_padding is not None:
@@ -92,16 +98,17 @@ class Window(NamedTuple):
         return hidden.unsqueeze(1)
 
     def offsets(self, block: _Block) -> Tensor:
-        """Return, for each query, the index of each key in the table of relative positions.
+        """Return the index of the relative position vector for each query and key of a block.
 
-        Shape: (B', 1, I', J') for the B' rows, I' queries and J' keys of a block.
+        Shape: (B', 1, I', J') for the B' rows, I' queries and J' keys of the block.
         """
         return self.relative_index(self._distance(block)).unsqueeze(1)
 
     def _distance(self, block: _Block) -> Tensor:
-        """Return the distance of the keys of a block from the centers of its queries.
+        """Return the distance of each key of a block from the center of each query.
 
-        Shape: (B', I', J') for B' rows, I' queries and J' keys.
+        Distances are negative for keys before the center.  Shape: (B', I', J') for B' rows, I'
+        queries and J' keys.
         """
         columns = torch.arange(block.keys.start, block.keys.stop, device=self.centers.device)
         return columns - self.centers[block.rows, block.queries].unsqueeze(-1)
@@ -121,7 +128,7 @@ def window_attention(
     Args:
         q: (B, H, I, d) queries, already scaled.
         k, v: (B, H, J, d) keys and values.
-        window: visible keys of each query.
+        window: the keys that each query may attend to.
         relative: (2 r + 1, d) vectors of the relative positions from -r to r, whose products with
             the query are added to the logits; None without relative positions.
         dropout: dropout probability of attention weights.
@@ -179,9 +186,9 @@ class _BlockwiseAttention(torch.autograd.Function):
 
 
 def _weights(q, k, relative, window: Window, block: _Block) -> Tensor:
-    """Compute (B', H, I', J') attention weights of a block; zeros for queries that see no key.
+    """Compute the (B', H, I', J') attention weights of a block; zeros for queries that see no key.
 
-    The block has B' rows, I' queries and J' keys; ``q``, ``k`` and ``relative`` are those of
+    The block has B' rows, I' queries and J' keys.  ``q``, ``k`` and ``relative`` are arguments of
     :func:`window_attention`.
     """
     queries = q[block.rows, :, block.queries]
@@ -195,9 +202,15 @@ def _weights(q, k, relative, window: Window, block: _Block) -> Tensor:
 
 
 def _by_offset(d_logits: Tensor, window: Window, block: _Block) -> Tensor:
-    """Sum each query's gradients of logits over the keys that share a relative position vector.
+    """Sum the gradients of each query's logits over keys with the same relative position vector.
 
-    Shape: (B', H, I', 2 r + 1) for the B' rows and I' queries of a block.
+    Args:
+        d_logits: (B', H, I', J') gradients for the B' rows, I' queries and J' keys of a block.
+        window: the window, which determines the relative positions.
+        block: the block.
+
+    Returns:
+        (B', H, I', 2 r + 1) sum for each of the 2 r + 1 vectors.
     """
     offsets = window.offsets(block).expand(-1, d_logits.size(1), -1, -1)
     summed = d_logits.new_zeros(*d_logits.shape[:3], 2 * window.reach + 1)
@@ -205,14 +218,20 @@ def _by_offset(d_logits: Tensor, window: Window, block: _Block) -> Tensor:
 
 
 def _dropout_mask(weights: Tensor, dropout: float) -> Optional[Tensor]:
-    """Draw a mask of 0 and 1 / (1 - p) for dropout probability p; return None if p is 0."""
+    """Draw a mask by which attention weights are multiplied; return None without dropout.
+
+    Its values are 0 with the dropout probability p, and 1 / (1 - p) otherwise.
+    """
     if dropout == 0.0:
         return None
     return torch.empty_like(weights).bernoulli_(1 - dropout).div_(1 - dropout)
 
 
 def _blocks(window: Window, queries: int, keys: int, block_size: int) -> Iterator[_Block]:
-    """Yield blocks that cover all queries; rows whose windows are far apart get separate blocks."""
+    """Divide all queries into blocks, and yield each with the range of keys that it can see.
+
+    Batch rows share a block unless their windows are far apart; then each row gets its own block.
+    """
     bsz = len(window.centers)
     for start in range(0, queries, block_size):
         stop = min(start + block_size, queries)
@@ -229,13 +248,13 @@ def _blocks(window: Window, queries: int, keys: int, block_size: int) -> Iterato
 
 
 def linear_centers(queries: Tensor, keys: Tensor, length: int) -> Tensor:
-    """Compute the alignment ``b_i = round(J / I * i)``, rounding halves up.
+    """Align target tokens to source tokens by ``b_i = round(J / I * i)``, rounding halves up.
 
     In the formula i and b_i count from 1, in the result from 0.
 
     Args:
         queries, keys: (B,) numbers I and J of target and source tokens.
-        length: columns of the result.
+        length: number of target positions in the result, padding included.
 
     Returns:
         (B, length) aligned source token of each target token, from 0 to J - 1.
@@ -283,10 +302,16 @@ Seen = Tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def _stretches(window: Window, k: Tensor, v: Tensor, blocks: int, block_size: int) -> Seen:
-    """Return the keys, values, distances and mask of all blocks (``Seen``) if ``centers`` is None.
+    """Return what each block of queries sees (see ``Seen``) if the window has no ``centers``.
 
-    Consecutive queries are then aligned to consecutive keys, so the keys of each of the ``blocks``
-    blocks are a slice of all keys.
+    Consecutive queries are then aligned to consecutive keys, so that the keys of each block are a
+    slice of all keys.
+
+    Args:
+        window: the window, without centers.
+        k, v: (B, H, J, d) keys and values.
+        blocks: number of blocks of queries.
+        block_size: number of queries in a block.
     """
     width = block_size + window.size + window.after
     before = window.size - window.first
@@ -306,10 +331,12 @@ def _stretches(window: Window, k: Tensor, v: Tensor, blocks: int, block_size: in
 
 
 def _gathered(window: Window, k: Tensor, v: Tensor, block_size: int) -> Seen:
-    """Return each block's visible keys and values, their distances from the centers, and a mask.
+    """Return what each block of queries sees (see ``Seen``) for any ``centers`` of the window.
 
-    The mask is True at keys that a query does not see.  The queries may have any
-    centers, so the keys of a block are gathered.
+    Args:
+        window: the window, with centers.
+        k, v: (B, H, J, d) keys and values, which are copied for each block.
+        block_size: number of queries in a block.
     """
     length, keys = window.centers.size(1), k.size(2)
     # Copies of the last query fill the last block.
@@ -331,11 +358,14 @@ def _gathered(window: Window, k: Tensor, v: Tensor, block_size: int) -> Seen:
 
 
 def _of_blocks(x: Tensor, columns: Tensor) -> Tensor:
-    """Gather the keys or values of each block; return (B * M, H, J', d) for M blocks.
+    """Copy the keys or values that each of M blocks can see.
 
     Args:
         x: (B, H, J, d) keys or values.
         columns: (B, M, J') indices of the keys of each block.
+
+    Returns:
+        (B * M, H, J', d) keys or values of the blocks.
     """
     rows = torch.arange(len(x), device=x.device).view(-1, 1, 1)
     return x.transpose(1, 2)[rows, columns].transpose(2, 3).flatten(0, 1)

@@ -1,7 +1,7 @@
 """Optimizer ``grouped_adam``: Adam with separate learning rates for new and pre-trained parameters.
 
-Used for the second stage of Feng et al. (2022), section 4.2: 3e-4 for new and 6e-5 for pre-trained
-parameters.  fairseq's own composite optimizer cannot be selected on the command line.
+The second training stage of Feng et al. (2022), section 4.2, uses 3e-4 for new and 6e-5 for
+pre-trained parameters. fairseq's own composite optimizer cannot be selected on the command line.
 """
 
 import logging
@@ -19,12 +19,14 @@ logger = logging.getLogger(__name__)
 
 
 def is_new(parameter: nn.Parameter) -> bool:
-    """Return whether a parameter is new, that is, one that pre-trained models lack."""
+    """Return whether a parameter is new, that is, missing from pre-trained models."""
     return getattr(parameter, "param_group", None) == NEW
 
 
 def freeze_pretrained(model: nn.Module) -> None:
-    """Freeze all parameters of a model except those that pre-trained models lack.
+    """Freeze the pre-trained parameters of a model, so that only its new parameters are trained.
+
+    New parameters that are already frozen stay so.
 
     Raises:
         UserError: the model has no new parameters.
@@ -59,7 +61,7 @@ class GroupedAdam(FairseqAdam):
 
     Args:
         cfg: options of the optimizer.
-        params: parameters to train; an architecture marks the new ones.
+        params: parameters to train.  The architecture has marked the new ones, see :func:`is_new`.
 
     Raises:
         UserError: no parameter is marked as new, or ``pretrained_lr_scale`` is negative.
@@ -91,11 +93,11 @@ class GroupedAdam(FairseqAdam):
 
     @property
     def supports_flat_params(self):
-        """Whether parameters may be flattened: no, because that would lose the parameter groups."""
+        """False, because flattening the parameters would lose the parameter groups."""
         return False
 
     def set_lr(self, lr):
-        """Set the learning rate of new parameters, and scale it for pre-trained parameters."""
+        """Set the learning rate of new parameters, and a multiple of it for pre-trained ones."""
         for group in self.param_groups:
             group["lr"] = lr * group["lr_scale"]
 

@@ -1,7 +1,7 @@
 """Readers of source texts, references and translations in published formats.
 
-:func:`read_input` detects the format from the content of a file, which it reads only once, so that
-``<(command)`` works.  ``FILE#NAME`` selects one of several texts in a file.
+:func:`read_input` detects the format of a file from its content.  It reads the file only once, so
+that ``<(command)`` works.  ``FILE#NAME`` selects one of several texts in a file.
 """
 
 import argparse
@@ -28,7 +28,7 @@ _FIELD = re.compile(r"(doc|segment|text|system)=(.+)")
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
-    """Add ``--input-format``: ``text`` for plain text, or ``auto`` to detect the format."""
+    """Add the option ``--input-format``: ``text``, or ``auto`` to detect the format."""
     parser.add_argument(
         "--input-format",
         choices=["auto", "text"],
@@ -47,18 +47,22 @@ def read_input(
     """Read the source, a reference or the output of a system for a test set.
 
     Args:
-        path: file, ``FILE#NAME`` for the text ``NAME`` of a file with several, or
+        path: file, ``FILE#NAME`` for the text ``NAME`` of a file that has several, or
             ``FILE#doc=FIELD,segment=FIELD,text=FIELD,system=FIELD`` for records with unusual field
             names.
         role: ``source``, ``reference`` or ``system``: the kind of text to look for in the file.
-        name: name of the system, for files with several systems.
+        name: name of the system, to find its text in files with several systems.
         plain: True to read the file as plain text, whatever its content looks like.
-        by: field or attribute by which scores will be grouped; None for no groups.
+        by: name of the field or attribute by which scores will be grouped; None for no groups.
+
+    Returns:
+        ``Documents`` for formats with document ids, ``Output`` for the output of
+        ``fairseq-generate``, ``Lines`` for plain text.
 
     Raises:
-        UserError: the file is missing, empty, not UTF-8 or not valid in its format; it has several
-            texts and none is chosen; or it is an output of ``fairseq-generate``, but a source or
-            reference is wanted.
+        UserError: the file is missing, empty, not UTF-8 or not valid in its format; a line is
+            extremely long; the file has several texts and none is chosen, or lacks the chosen one;
+            or it is an output of ``fairseq-generate``, but a source or reference is wanted.
     """
     path, chosen = with_selection(path)
     fields = _fields(chosen, path)
@@ -78,7 +82,13 @@ def read_input(
 
 
 def _by_content(text: str, path: str, wanted: records.Wanted) -> Input:
-    """Detect the format of a file's content and read it; see :func:`read_input`."""
+    """Detect the format of a file from its content, and convert the content to an ``Input``.
+
+    Args:
+        text: content of the file.
+        path: path of the file, for messages.
+        wanted: which text to read from the file.
+    """
     markup = sgm if sgm.is_sgm(text) else wmt_xml if wmt_xml.is_xml(text) else None
     if markup is not None:
         if wanted.fields:
@@ -103,7 +113,7 @@ def _by_content(text: str, path: str, wanted: records.Wanted) -> Input:
 
 
 def _records(text: str, path: str, wanted: records.Wanted) -> Optional[record_files.Records]:
-    """Return the records of a JSON file or a table; None for a text in another format."""
+    """Return the records of a JSON file or a table, or None if the text is neither."""
     found = record_files.json_of(text, path)
     if found is not None:
         return found
@@ -116,7 +126,10 @@ def _records(text: str, path: str, wanted: records.Wanted) -> Optional[record_fi
 
 
 def unknown_format(text: str) -> Optional[str]:
-    """Return a description of the unsupported format that a text seems to have, or None."""
+    """Describe the unsupported format that a text seems to have, or return None for other text.
+
+    The description, such as "a table whose ...", is meant for error messages.
+    """
     if re.match(r"\s*<(!doctype|html|mteval|srcset|refset|tstset|doc)\b", text, flags=re.I):
         return "mark-up without documents and segments"
     if record_files.has_tabs_throughout(text):
@@ -125,10 +138,12 @@ def unknown_format(text: str) -> Optional[str]:
 
 
 def read_docids(path: str) -> List[str]:
-    """Read the document id of each line, from the last of its tab-separated columns (as in WMT).
+    """Read the document id of each line of a text from a separate file.
+
+    As in the files of WMT, the id is in the last of the tab-separated columns.
 
     Raises:
-        UserError: the file is missing, not UTF-8 or empty, a line has no document id, or the lines
+        UserError: the file is missing, not UTF-8 or empty; a line has no document id; or the lines
             of a document are not consecutive.
     """
     text = read_text(path)
@@ -150,7 +165,7 @@ def read_docids(path: str) -> List[str]:
 
 
 def with_selection(path: str) -> Tuple[str, Optional[str]]:
-    """Split ``FILE#NAME`` into file and name; the name is None if there is no ``#``.
+    """Split ``FILE#NAME`` into the file and the name; the name is None if there is no ``#``.
 
     The path of an existing file is not split, as it may contain ``#`` itself.
     """
@@ -161,12 +176,19 @@ def with_selection(path: str) -> Tuple[str, Optional[str]]:
 
 
 def _fields(chosen: Optional[str], path: str) -> Dict[str, str]:
-    """Parse what follows ``#``, such as ``doc=FIELD,text=FIELD``, into a dictionary.
+    """Parse the field names given as ``FILE#doc=FIELD,text=FIELD`` into a dictionary.
 
-    The dictionary is empty if ``chosen`` is None, or a name that does not begin with ``KEY=FIELD``.
+    Args:
+        chosen: what follows ``#``; None if there is no ``#``.
+        path: path of the file, for messages.
+
+    Returns:
+        ``doc``, ``segment``, ``text`` or ``system`` -> name of the field.  The dictionary is empty
+        if ``chosen`` is None or does not begin with one of these keys and ``=``, like the name of a
+        text.
 
     Raises:
-        UserError: a part after the first is not of the form ``KEY=FIELD``, or repeats a key.
+        UserError: a later part is not of the form ``KEY=FIELD``, or a key is repeated.
     """
     if not chosen or not _FIELD.fullmatch(chosen.split(",")[0]):
         return {}
@@ -183,7 +205,14 @@ def _fields(chosen: Optional[str], path: str) -> Dict[str, str]:
 
 
 def _output(text: str, path: str) -> Output:
-    """Read an output of ``fairseq-generate``, preferring detokenized (D-) lines."""
+    """Read an output of ``fairseq-generate``.
+
+    Translations are read from the D- lines (detokenized) or, if there are none, from the H- lines,
+    and references from the T- lines.  Of an n-best list, only the first translation is kept.
+
+    Raises:
+        UserError: a sentence occurs more than once, or there are no translations.
+    """
     numbers = _OUTPUT_SOURCE.findall(text)
     if len(numbers) > len(set(numbers)):
         twice = next(number for number, count in Counter(numbers).items() if count > 1)

@@ -1,4 +1,4 @@
-"""Reading and writing of text files."""
+"""Reading and writing text files."""
 
 import gzip
 import os
@@ -23,7 +23,8 @@ def read_text(path: str) -> str:
     Files compressed with gzip are unpacked; ``-`` is standard input.
 
     Raises:
-        UserError: the file cannot be read, is not UTF-8, or only some lines end with CR alone.
+        UserError: the file cannot be read or is not UTF-8, or some of its lines end with a carriage
+            return alone and others with a line feed.
     """
     text = decoded(_bytes_of(path), path)
     _check_line_ends(text, path)
@@ -31,7 +32,11 @@ def read_text(path: str) -> str:
 
 
 def decoded(content: bytes, path: str) -> str:
-    """Decode the content of a UTF-8 file and remove its byte order mark.
+    """Decode the content of a UTF-8 file, and remove its byte order mark.
+
+    Args:
+        content: bytes of the file.
+        path: path of the file, for messages.
 
     Raises:
         UserError: a line is not UTF-8.
@@ -44,7 +49,11 @@ def decoded(content: bytes, path: str) -> str:
 
 
 def _bytes_of(path: str) -> bytes:
-    """Return the content of a file, unpacked if it is compressed with gzip."""
+    """Read the content of a file or, for ``-``, of standard input; unpack it if it is gzipped.
+
+    Raises:
+        UserError: the file cannot be read or unpacked.
+    """
     try:
         content = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
         return gzip.decompress(content) if content.startswith(GZIP) else content
@@ -61,7 +70,11 @@ def line_end_of(path: str) -> str:
 
 
 def _check_line_ends(text: str, path: str) -> None:
-    """Raise a UserError if only some lines end with CR alone, which makes line counts ambiguous."""
+    """Raise a UserError if some lines end with a carriage return alone and others with a line feed.
+
+    The number of lines is then ambiguous.  Outputs of ``fairseq-generate`` are exempt, because its
+    progress bar, which may be among them, has carriage returns.
+    """
     alone = re.search(r"\r(?!\n)", text)
     # The progress bar of fairseq-generate, which may stand between its lines, has such ends.
     if alone and "\n" in text and not re.search(r"(^|[\r\n])[DHT]-\d+\t", text):
@@ -73,10 +86,10 @@ def _check_line_ends(text: str, path: str) -> None:
 
 
 def read_lines(path: str) -> List[str]:
-    """Read the lines of a text file, stripped of surrounding white space.
+    """Read the lines of a text file, and strip white space at both ends of each line.
 
     Raises:
-        UserError: the file does not exist, is not UTF-8, has no text or has an extremely long line.
+        UserError: the file cannot be read, is not UTF-8, has no text or has an extremely long line.
     """
     text = read_text(path)
     if not text.strip():
@@ -87,7 +100,12 @@ def read_lines(path: str) -> List[str]:
 
 
 def refuse_long(path: str, texts: Iterable[str]) -> None:
-    """Raise a UserError if a text is so long that its line ends are probably missing."""
+    """Raise a UserError if a text is so long that its line ends are probably missing.
+
+    Args:
+        path: path of the file, for the message.
+        texts: sentences or segments of the file.
+    """
     for number, text in enumerate(texts, start=1):
         if len(text) > LONGEST:
             raise UserError(
@@ -97,7 +115,7 @@ def refuse_long(path: str, texts: Iterable[str]) -> None:
 
 
 def lines_of(text: str) -> List[str]:
-    """Return the lines of a text, stripped of surrounding white space."""
+    """Split a text into lines, and strip white space at both ends of each line."""
     lines = text.split("\n")
     return [line.strip() for line in (lines[:-1] if lines[-1] == "" else lines)]
 
@@ -105,8 +123,8 @@ def lines_of(text: str) -> List[str]:
 def write_text(path: str, text: str) -> None:
     """Write a file by way of a temporary file, so that it is never left half written.
 
-    Links are followed; pipes and devices are written to directly; ``-`` is standard output.  A file
-    whose name ends in ``.gz`` is compressed with gzip.
+    Symbolic links are followed.  Pipes and devices are written to directly, and ``-`` is standard
+    output.  A file whose name ends in ``.gz`` is compressed with gzip.
 
     Raises:
         UserError: the file cannot be written.
@@ -145,7 +163,9 @@ def _umask() -> int:
 
 
 def files_below(folder: str) -> List[Path]:
-    """Return all files below a folder, in alphabetical order, without hidden files and folders.
+    """Return all files in a folder and its subfolders, sorted by path, except hidden ones.
+
+    Files in hidden folders are left out too.
 
     Raises:
         UserError: the folder has no files.

@@ -1,4 +1,4 @@
-"""Texts of a test set as read from files, before source, reference and systems are matched."""
+"""Texts of a test set as read from files, before source, references and systems are aligned."""
 
 from typing import Dict, List, NamedTuple, Optional, Tuple, Union
 
@@ -15,8 +15,8 @@ class Output(NamedTuple):
 
     Attributes:
         path: path of the file.
-        hypotheses, references: texts by line number, from 0.
-        missing: line numbers without a translation, which are empty in ``hypotheses``.
+        hypotheses, references: line number, from 0 -> text.
+        missing: numbers of the lines that lack a translation; their ``hypotheses`` are "".
     """
 
     path: str
@@ -26,16 +26,16 @@ class Output(NamedTuple):
 
 
 class Document(NamedTuple):
-    """Document with an id, as read from a file.
+    """A document with an id, as read from a file.
 
     Attributes:
         id: name of the document.
         segments: sentences, paragraphs or the whole text.
-        numbers: number or name of each segment in the file; None if the file has none.
-        missing: indices of the segments that the file has no text for; they are empty in
-            ``segments``.
+        numbers: number or name that each segment has in the file; None if the segments have none.
+        missing: indices of the segments that the file has no text for; they are "" in ``segments``.
         bad: indices of the segments that the file marks as bad (``is_bad_source``).
-        groups: group of each segment for grouped scores, such as its domain; empty without groups.
+        groups: group to which each segment belongs in grouped scores, such as its domain; empty if
+            scores are not grouped.
     """
 
     id: str
@@ -47,11 +47,11 @@ class Document(NamedTuple):
 
 
 class Documents(NamedTuple):
-    """Text in a format with document ids.
+    """Documents of a file in a format that has document ids.
 
     Attributes:
         path: path of the file.
-        documents: its documents.
+        documents: the documents, in the order of the file.
         language: code of the language; None if the file does not state it.
     """
 

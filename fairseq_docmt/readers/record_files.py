@@ -1,6 +1,7 @@
 """Files of records: JSON lines, other JSON, and tables separated by tabs, commas or semicolons.
 
-For each record, a reader yields its place in the file (for messages) and its fields.
+The functions that read records yield a pair for each: its location in the file, for error messages,
+and a dictionary of its fields.
 """
 
 import csv
@@ -39,9 +40,10 @@ def is_jsonl(text: str) -> bool:
 
 
 def is_json(text: str) -> bool:
-    """Return whether a text begins with a JSON object or an array with objects, arrays or strings.
+    """Return whether a text begins with a JSON object, or an array of objects, arrays or strings.
 
-    Damaged JSON is recognised if it begins like an object or like an array of objects.
+    The array need only contain one of these.  Damaged JSON is recognised if it begins like an
+    object or like an array of objects.
     """
     start = text.lstrip()
     if start[0] not in "[{":
@@ -55,14 +57,17 @@ def is_json(text: str) -> bool:
 
 
 def json_of(text: str, path: str) -> Optional[Records]:
-    """Return the records of JSON lines or other JSON; None if the text is not JSON."""
+    """Return the records of JSON lines or of other JSON, or None if the text is not JSON."""
     if is_jsonl(text):
         return json_records(text, path)
     return json_values(text, path) if is_json(text) else None
 
 
 def separator_of(text: str, columns: Sequence[str] = ()) -> Optional[str]:
-    """Return the column separator of a table; None if the text is not a table.
+    """Return the column separator of a table, or None if the text is not a table.
+
+    A text counts as a table if its first line, split at a separator, contains one of the given
+    columns or looks like a header with known field names.
 
     Args:
         text: content of a file.
@@ -73,9 +78,13 @@ def separator_of(text: str, columns: Sequence[str] = ()) -> Optional[str]:
 
 
 def separator_with(text: str, columns: Sequence[str]) -> Optional[str]:
-    """Return the separator that yields the largest number of ``columns`` in the first line.
+    """Return the separator with which the first line has the most of the given columns.
 
-    The result is None if no separator yields any of these columns.
+    If it has none of them with any separator, None is returned.
+
+    Args:
+        text: content of a file.
+        columns: names of columns, or their numbers, counted from 1.
     """
 
     def found(cells: List[str]) -> int:
@@ -88,13 +97,17 @@ def separator_with(text: str, columns: Sequence[str]) -> Optional[str]:
 
 
 def _cells(text: str) -> Dict[str, List[str]]:
-    """Split the first line by each possible separator; return separator -> cells."""
+    """Split the first line by tabs, commas and semicolons; return separator -> cells."""
     header = text.lstrip("\n").split("\n", 1)[0]
     return {mark: [name.strip('"') for name in header.split(mark)] for mark in "\t,;"}
 
 
 def has_tabs_throughout(text: str) -> bool:
-    """Return whether all lines (at least two) have the same number of tabs, like a table."""
+    """Return whether all lines have the same number of tabs, as in a table.
+
+    There must be at least two lines with tabs.  Blank lines are ignored, and only the first
+    ``MOST_LINES`` lines are looked at.
+    """
     lines = [line for line in text.split("\n", MOST_LINES)[:MOST_LINES] if line.strip()]
     tabs = {line.count("\t") for line in lines}
     return len(lines) > 1 and len(tabs) == 1 and tabs != {0}
@@ -120,7 +133,7 @@ def json_records(text: str, path: str) -> Records:
 
 
 def json_values(text: str, path: str) -> Records:
-    """Yield the place and the fields of each record in JSON that extends over several lines.
+    """Yield the location and the fields of each record in JSON that extends over several lines.
 
     The text is an array of objects, or several objects one after another.
 
@@ -147,10 +160,10 @@ def json_values(text: str, path: str) -> Records:
 
 
 def table_records(text: str, path: str, separator: str = "\t", header: bool = True) -> Records:
-    """Yield each row's place in the file, for messages, and its cells by column name.
+    """Yield the location of each row, and a dictionary of its cells by column name.
 
-    In a tab-separated table that is not quoted (see :func:`is_quoted`), quotation marks are part of
-    the text, and only line feeds end a row.  Other tables are read as CSV, whose quoted cells may
+    If a tab-separated table is not quoted (see :func:`is_quoted`), quotation marks are part of the
+    text, and only line feeds end a row.  Other tables are read as CSV, in which quoted cells may
     contain line breaks.
 
     Args:
@@ -181,7 +194,7 @@ def table_records(text: str, path: str, separator: str = "\t", header: bool = Tr
 def is_quoted(text: str) -> bool:
     """Return whether the cells of a tab-separated table are quoted as in CSV.
 
-    Programs that write CSV put quotation marks around all cells, or only around cells that contain
+    Programs that write CSV put quotation marks around all cells, or only around those that contain
     a quotation mark, and double each quotation mark within a cell.
     """
     cells = [cell for line in text.split("\n") for cell in line.split("\t") if cell]
@@ -215,8 +228,8 @@ def _rows(text: str, path: str, separator: str) -> Iterator[Tuple[int, List[str]
 def _is_header(names: List[str], mark: str) -> bool:
     """Return whether the cells of a line look like the names of columns.
 
-    Two supported field names suffice, or one if each cell is a single word.  In a line split at
-    tabs, the name of a document id field suffices.
+    Two known field names suffice, or one if all cells are single words.  In a line split at tabs, a
+    field name for document ids suffices too.
 
     Args:
         names: cells of the line.

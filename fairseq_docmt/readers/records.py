@@ -2,9 +2,9 @@
 
 The format of this project is JSON lines with the fields ``doc_id``, ``segment`` (number of the
 segment in its document; may be missing) and ``text``.  Other common field names are recognised too,
-including the names in files of the WMT shared tasks.  If a document is a single record, the lines
-of its text are its segments.  References may lack segments; ``is_bad_source`` (WMT24++) marks
-segments that are not meant to be scored.
+including those in files of the WMT shared tasks.  If a document is a single record without a
+segment number, the lines of its text are its segments.  References may lack segments.
+``is_bad_source`` (WMT24++) marks segments that are not meant to be scored.
 """
 
 import json
@@ -29,18 +29,21 @@ BAD_FIELD = "is_bad_source"
 
 
 class Lacks(UserError):
-    """Error for a record or document without the wanted text; references may have such gaps."""
+    """Error for a record or document that lacks the wanted text.
+
+    If references are read, such a gap is accepted as long as other segments have a text.
+    """
 
 
 class Row(NamedTuple):
-    """Segment of a document as read from a file.
+    """A segment of a document as read from a file.
 
     Attributes:
-        where: place in the file, for messages.
-        number: number or name of the segment; None if the file has none.
+        where: location in the file, for messages.
+        number: number or name of the segment; None if the file gives none.
         text: text of the segment; None if it is missing.
-        bad: whether the segment is marked as bad.
-        group: value of the field by which scores are grouped; None without groups.
+        bad: whether the file marks the segment as bad.
+        group: group to which the segment belongs in grouped scores; None if it has none.
     """
 
     where: str
@@ -51,17 +54,18 @@ class Row(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Choice of the text to read from a file.
+    """Specification of the text to read from a file.
 
     Attributes:
         role: ``source``, ``reference`` or ``system``.
         name: name of the system on the command line; None for other roles.
-        chosen: name after ``#``: a field or a system; for nested fields, names and numbers (from 0)
-            joined by dots.  None if there is no such name.
-        fields: ``doc``, ``segment``, ``text`` or ``system`` -> name of the field, as given after
-            ``#``.
-        by: field, or attribute of documents, by which scores are grouped; None for no groups.
-        by_name: whether the command accepts a name after ``#``.
+        chosen: what follows ``#`` on the command line, if it is the name of a field or a system;
+            otherwise None.  A nested field is given by names and numbers (from 0) joined by dots.
+        fields: field names that follow ``#``: ``doc``, ``segment``, ``text`` or ``system`` -> name
+            of the field.
+        by: field of records or attribute of documents by which scores are grouped; None for no
+            groups.
+        by_name: whether the command accepts a name after ``#``; used in error messages.
     """
 
     role: str
@@ -72,7 +76,7 @@ class Wanted(NamedTuple):
     by_name: bool = True
 
     def advice(self, what: str, names: str) -> str:
-        """Return advice, for an error message, on how to read a field with an unusual name.
+        """Return advice on how to read a field with an unusual name, for error messages.
 
         Args:
             what: phrase that describes the field, such as "of the document".
@@ -88,12 +92,14 @@ class Wanted(NamedTuple):
 
 
 def read(records: Records, path: str, wanted: Wanted) -> Documents:
-    """Group records into documents, in the order of their first records.
+    """Group records into documents, in the order in which the documents begin.
+
+    If references are read, some records may lack the text, but not all.
 
     Raises:
-        UserError: a record lacks a document id or the text, there are several systems and none is
-            named, segment numbers are incomplete or repeated, or records of a document without
-            segment numbers are separated by another document.
+        UserError: a record lacks a document id or the text; there are several systems and none is
+            named; only some segments of a document have numbers, or a number is repeated; or a
+            document without segment numbers is interrupted by another document.
     """
     records = [*records]
     wanted, records = _of_one_system(records, path, wanted)
@@ -125,12 +131,12 @@ def read(records: Records, path: str, wanted: Wanted) -> Documents:
 def _of_one_system(records: list, path: str, wanted: Wanted) -> Tuple[Wanted, list]:
     """Select the records of one system if a field names the system of each record.
 
-    A file with several systems repeats the source and the reference for each of them, so these two
-    are read from the records of the first system.
+    A file with several systems repeats the source and the reference for each of them.  These two
+    are therefore read from the records of the first system.
 
     Returns:
         ``wanted``, with ``chosen`` set to None if it is the name of a system; and the selected
-        records, or all records if there is nothing to select.
+        records, which are all records if there is nothing to select.
 
     Raises:
         UserError: no record has the field that the user gave for the system, or there are several
@@ -158,17 +164,17 @@ def _of_one_system(records: list, path: str, wanted: Wanted) -> Tuple[Wanted, li
 
 
 def row_of(where: str, record: dict, wanted: Wanted, without_text: bool = False) -> Tuple[str, Row]:
-    """Return the document id and the segment of a record.
+    """Return the document id of a record, and its segment as a :class:`Row`.
 
     Args:
         where: location of the record, for messages.
         record: fields of the record.
-        wanted: choice of the text to read.
-        without_text: True to leave the text of the segment out (None).
+        wanted: which text to read.
+        without_text: True to set the text of the segment to None instead of reading it.
 
     Raises:
-        UserError: the record lacks a document id, the wanted text, or a segment field chosen by the
-            user.
+        UserError: the record lacks a document id, the wanted text (:class:`Lacks`), or the segment
+            field that the user has named.
     """
     fields = wanted.fields
     name = value_of(record, [fields["doc"]] if "doc" in fields else DOCUMENT_FIELDS)
@@ -195,7 +201,7 @@ def _document(name: str, rows: List[Row]) -> Document:
 
 
 def numbered_document(name: str, rows: List[Row]) -> Document:
-    """Return a document with its segments, sorted by their numbers if they have any.
+    """Build a document from its segments, sorted by their numbers if these are whole numbers.
 
     Args:
         name: id of the document.
@@ -220,7 +226,7 @@ def numbered_document(name: str, rows: List[Row]) -> Document:
 
 
 def refuse_repeated(name: str, rows: List[Row]) -> None:
-    """Refuse a document in which two segments have the same number.
+    """Raise an error if two segments of a document have the same number.
 
     Args:
         name: id of the document.
@@ -239,7 +245,9 @@ def refuse_repeated(name: str, rows: List[Row]) -> None:
 def _segments(rows: List[Row]) -> tuple:
     """Convert segments to the fields of a :class:`Document` that follow its id.
 
-    ``numbers`` is None: the caller replaces it if the segments are numbered.
+    Returns:
+        The values of ``segments``, ``numbers``, ``missing``, ``bad`` and ``groups``.  ``numbers``
+        is always None; the caller replaces it if the segments are numbered.
     """
     missing = tuple(place for place, row in enumerate(rows) if row.text is None)
     bad = tuple(place for place, row in enumerate(rows) if row.bad)
@@ -290,12 +298,14 @@ def _text(where: str, record: dict, wanted: Wanted) -> str:
 
 
 def _only(where: str, values: dict, fields: List[str], name: Optional[str]):
-    """Return the value of the named system, or the only value if that system is missing.
+    """Return the text of the named system from a field with nested values.
+
+    If there is a single value, it is returned whatever its name.
 
     Args:
-        where: file and line or number of the record, for messages.
-        values: field with nested values, such as system -> text.
-        fields: path to this field in the record, for messages.
+        where: location of the record, for messages.
+        values: the nested values, such as system -> text.
+        fields: path to the field in the record, for messages.
         name: name of the system; None for a source or reference.
 
     Raises:
@@ -315,9 +325,9 @@ def _only(where: str, values: dict, fields: List[str], name: Optional[str]):
 
 
 def value_of(record: dict, names) -> Optional[str]:
-    """Return the value of the first of the named fields that a record has; None if it has none.
+    """Return the value of the first of the named fields that a record has, as a string.
 
-    A value of null or "" counts as missing.
+    A value of null or "" counts as missing.  If all are missing, None is returned.
     """
     values = (record.get(name) for name in names)
     return next((str(value) for value in values if value not in (None, "")), None)

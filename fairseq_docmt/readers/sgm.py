@@ -22,14 +22,14 @@ _ENTITIES = {"&lt;": "<", "&gt;": ">", "&quot;": '"', "&apos;": "'", "&amp;": "&
 
 
 class SgmDocument(NamedTuple):
-    """Document of a set (source, reference or system) in an SGM file.
+    """A document of an SGM file, with attributes of the set to which it belongs.
 
     Attributes:
         id: its ``docid``.
-        kind: ``srcset``, ``refset`` or ``tstset``.
-        name: ``sysid`` or ``refid`` of the document or of its set; empty if there is none.
-        attributes: attributes of the document and of its set.
-        rows: its segments.
+        kind: kind of the set: ``srcset``, ``refset`` or ``tstset``.
+        name: ``sysid`` or ``refid`` of the document or of its set; "" if there is none.
+        attributes: attributes of the set and of the document, which take precedence.
+        rows: segments of the document.
     """
 
     id: str
@@ -45,11 +45,12 @@ def is_sgm(text: str) -> bool:
 
 
 def read(text: str, path: str, wanted: Wanted) -> Documents:
-    """Read the documents of the set that has the wanted text.
+    """Read the source, a reference or the output of a system from an SGM file.
 
     Raises:
-        UserError: the file has no set of the wanted role, or several and none is named; two
-            documents have the same id; or :func:`documents_of` raises it.
+        UserError: the file has no set of the wanted role or name, or several and none is named; two
+            documents have the same id; segment numbers are incomplete or repeated; or the file is
+            damaged, see :func:`documents_of`.
     """
     documents = documents_of(text, path)
     kinds = {document.kind for document in documents}
@@ -93,7 +94,7 @@ def _name(names: List[str], path: str, wanted: Wanted) -> str:
 
 
 def documents_of(text: str, path: str) -> List[SgmDocument]:
-    """Return all documents of a file.
+    """Return the documents of all sets in an SGM file.
 
     Raises:
         UserError: a document is not in a set, or a segment has no end tag.
@@ -136,7 +137,7 @@ def _rows(text: str, begin: int, end: int, where_of: Callable[[int], str]) -> Li
 
 
 def plain(text: str) -> str:
-    """Return a text with its entities, such as ``&amp;``, replaced by characters."""
+    """Replace the entities of a text, such as ``&amp;``, by the characters that they stand for."""
     for entity, character in _ENTITIES.items():
         text = text.replace(entity, character)
     return text

@@ -23,7 +23,9 @@ def is_xml(text: str) -> bool:
 
 
 def read(text: str, path: str, wanted: Wanted) -> Documents:
-    """Read the documents of a WMT XML file.
+    """Read the source, a reference or the output of a system from a WMT XML file.
+
+    If references are read, some documents may lack one; all their segments then count as missing.
 
     Raises:
         UserError: the file is not valid XML; a document (or, for references, every document) lacks
@@ -46,14 +48,16 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
 
 
 def _language(documents, wanted: Wanted) -> Optional[str]:
-    """Return the ``lang`` that all texts of the wanted role have in common, or None."""
+    """Return the language that all texts of the wanted role state, or None if they do not agree."""
     tag, _ = ELEMENTS[wanted.role]
     found = {text.get("lang") for element in documents for text in element.findall(tag)}
     return found.pop() if len(found) == 1 else None
 
 
 def parse(text: str, path: str):
-    """Parse the text of an XML file, without reading any other file; return the root element.
+    """Parse the content of an XML file, and return its root element.
+
+    External entities are not resolved, so no other file is read.
 
     Raises:
         UserError: the file is not valid XML.
@@ -68,6 +72,10 @@ def parse(text: str, path: str):
 
 def documents_of(root, path: str) -> list:
     """Return the ``doc`` elements of a file.
+
+    Args:
+        root: root element of the file.
+        path: path of the file, for messages.
 
     Raises:
         UserError: the file has no documents, a document has no id, or two have the same id.
@@ -87,11 +95,16 @@ def documents_of(root, path: str) -> list:
 
 
 def text_of(element, path: str, wanted: Wanted):
-    """Return the element with the wanted text of a document.
+    """Return the XML element (``src``, ``ref`` or ``hyp``) with the wanted text of a document.
+
+    Args:
+        element: XML element of the document.
+        path: path of the file, for messages.
+        wanted: which text to return.
 
     Raises:
-        UserError: the document has no text of the wanted role (such as ``reference``), or has
-            several and the user has named none of them.
+        UserError: the document has no such text (:class:`Lacks`), or it has several and the user
+            has named none of them.
     """
     where = f"{path}, line {element.sourceline}: document {element.get('id')}"
     return _chosen(element, where, wanted)
@@ -104,13 +117,14 @@ def _document(element, path: str, wanted: Wanted) -> Document:
 
 
 def _without_text(element, path: str) -> Document:
-    """Return a document that lacks the wanted text, with None as the text of each segment.
+    """Build a ``Document`` with all segments missing, for an element without the wanted text.
 
-    The segments are those of the first text in the document that has any.
+    The number and the ids of the segments come from another text of the document: the first source,
+    reference or translation that has segments.
 
     Args:
         element: XML element of the document.
-        path: file, for messages.
+        path: path of the file, for messages.
     """
     texts = (text for text in element.iterchildren(*(tag for tag, _ in ELEMENTS.values())))
     rows = next((rows for rows in ([*_rows(text, path)] for text in texts) if rows), [])

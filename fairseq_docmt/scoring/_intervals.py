@@ -32,15 +32,15 @@ class Interval(NamedTuple):
 def bootstrap_interval(
     counts: Sequence[np.ndarray], statistic: Callable[..., np.ndarray]
 ) -> Tuple[Optional[float], Optional[float]]:
-    """Return the 95 % confidence interval of a statistic, by bootstrap over documents or sentences.
+    """Compute the 95 % confidence interval of a statistic by bootstrap over documents or sentences.
 
     Args:
-        counts: one or more arrays (units,), where a unit is a document or a sentence.
-        statistic: function that computes the statistic, called as ``statistic(*counts, axis=axis)``
-            with the units of each array along ``axis``.
+        counts: one or more arrays (units,); a unit is a document or a sentence.
+        statistic: function that computes the statistic.  It is called as ``statistic(*counts,
+            axis=axis)``, with the units of each array along ``axis``.
 
     Returns:
-        Lower and upper end of the interval; both are None for a single unit.
+        Lower and upper end of the interval; both are None if there is a single unit.
     """
     if len(counts[0]) < 2:
         return None, None
@@ -59,7 +59,9 @@ def bootstrap_interval(
 
 
 def share_interval(counts: Counts) -> Interval:
-    """Return summed numerators divided by summed denominators, with a 95 % confidence interval.
+    """Compute a proportion and its 95 % confidence interval.
+
+    The proportion is the sum of the numerators divided by the sum of the denominators.
 
     Args:
         counts: numerators (units,) and denominators (units,); a unit is a document or a sentence.
@@ -68,14 +70,15 @@ def share_interval(counts: Counts) -> Interval:
 
 
 def difference_interval(counts: Counts, counts_of_first: Counts) -> Interval:
-    """Return a system's score minus the first system's score, with a 95 % confidence interval.
+    """Compute how much a system's score exceeds that of the first system, with a 95 % interval.
 
-    A score is the summed numerators divided by the summed denominators.  The bootstrap draws the
-    same units for both systems.
+    A score is the sum of the numerators divided by the sum of the denominators.  The bootstrap
+    draws the same units for both systems.
 
     Args:
-        counts: numerators (units,) and denominators (units,); a unit is a document or a sentence.
-        counts_of_first: the same counts of the first system, for the same units.
+        counts: numerators (units,) and denominators (units,) of the system; a unit is a document or
+            a sentence.
+        counts_of_first: numerators and denominators of the first system, for the same units.
     """
     both = (*counts, *counts_of_first)
     return Interval(float(_difference(*both)), *bootstrap_interval(both, _difference))
@@ -90,10 +93,10 @@ def _difference(part, whole, part_of_first, whole_of_first, axis=-1):
 
 
 def compare(parts: Dict[str, Dict[str, Counts]]) -> Dict[str, Dict[str, Dict[str, Interval]]]:
-    """Compute each system's score and its difference from the first system, with intervals.
+    """Compute the score of each system and its difference from the first system, with intervals.
 
     Args:
-        parts: phenomenon -> system -> numerators and denominators of the system's score, as in
+        parts: phenomenon -> system -> numerators and denominators of its score, as in
             :func:`share_interval`.
 
     Returns:
@@ -137,7 +140,7 @@ def _cells(found: Optional[Interval], sign: str) -> List[str]:
 
 
 def ends_of(low: Optional[float], high: Optional[float], sign: str = "") -> str:
-    """Format an interval in per cent, as ``12.1 to 15.3``, or as "" if its ends are None.
+    """Format an interval in per cent, such as "12.1 to 15.3"; return "" if its ends are None.
 
     Args:
         low, high: ends of the interval, as fractions of 1.
@@ -147,7 +150,7 @@ def ends_of(low: Optional[float], high: Optional[float], sign: str = "") -> str:
 
 
 def as_json(found: Dict[str, Dict[str, Dict[str, Interval]]]) -> dict:
-    """Return the result of :func:`compare` as nested dictionaries, ready to be written as JSON."""
+    """Convert the result of :func:`compare` to nested dictionaries that can be written as JSON."""
     return {
         part: {
             name: {key: interval._asdict() for key, interval in values.items()}

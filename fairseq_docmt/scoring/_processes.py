@@ -34,6 +34,9 @@ def forked_map(function: Callable[[Item], Result], items: Iterable[Item]) -> Lis
 
     Returns:
         The results in the order of the items.
+
+    Raises:
+        UserError: a process was killed.
     """
     global _function
     _function = function

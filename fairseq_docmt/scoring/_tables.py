@@ -1,4 +1,4 @@
-"""Output of results as tables in text or Markdown, or as JSON."""
+"""Output of results, as tables in plain text or Markdown, or as JSON."""
 
 import argparse
 import json
@@ -29,8 +29,10 @@ def show(args: argparse.Namespace, tables: List[Table], notes: List[str], result
     """Print results, or write them to the file of ``--out``.
 
     Args:
-        args: options ``format`` (``text``, ``markdown`` or ``json``) and ``out`` (a file or None).
-        tables, notes: tables, and notes to show below them, for text and Markdown.
+        args: parsed options ``format`` (``text``, ``markdown`` or ``json``) and ``out`` (a file or
+            None).
+        tables: the results as tables, for text and Markdown.
+        notes: sentences to show below the tables.
         results: the same results as dictionaries and lists, for JSON.
 
     Raises:
@@ -49,12 +51,12 @@ def show(args: argparse.Namespace, tables: List[Table], notes: List[str], result
 
 
 def p_value(p: float) -> str:
-    """Format a p-value with four decimals, or as ``<0.0001`` if it is smaller than that."""
+    """Format a p-value with four decimals, or as ``<0.0001`` if it is smaller."""
     return f"{p:.4f}" if p >= 0.0001 else "<0.0001"
 
 
 def escape_bars(rows: Sequence[Sequence[Any]]) -> List[list]:
-    """Return rows with ``|`` escaped in text cells, because in Markdown it would end a cell."""
+    """Escape each ``|`` in the text cells of a table, because in Markdown it would end the cell."""
     return [
         [cell.replace("|", "\\|") if isinstance(cell, str) else cell for cell in row]
         for row in rows

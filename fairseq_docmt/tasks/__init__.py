@@ -1,4 +1,4 @@
-"""The document tasks; importing this package registers them."""
+"""The document tasks; importing this package registers them with fairseq."""
 
 from fairseq_docmt.tasks import (  # noqa: F401
     document_rows_translation,

@@ -51,9 +51,10 @@ STORED = "the checkpoint"
 class DocumentTranslationTask(DocumentDataTask):
     """Base class of the document tasks.
 
-    A subclass defines the spans of documents for training (:meth:`training_spans`) and decoding
-    (:meth:`parts`), and the options stored in checkpoints.  The searches that ``--decoding`` can
-    choose for it are registered in :mod:`fairseq_docmt.generation.decodings`.
+    A subclass defines which spans of sentences are training examples (:meth:`training_spans`) and
+    which are translated together in decoding (:meth:`parts`).  It also names the options to store
+    in checkpoints.  The searches that ``--decoding`` can choose for a task are registered in
+    :mod:`fairseq_docmt.generation.decodings`.
     """
 
     #: registered name
@@ -117,7 +118,7 @@ class DocumentTranslationTask(DocumentDataTask):
     # ---- defined by subclasses -----------------------------------------------------------------
 
     def check_options(self) -> None:
-        """Raise UserError if an option of the task is invalid; the base class accepts all."""
+        """Raise UserError if an option of the task is invalid; a subclass may override this."""
 
     def check_training_options(self) -> None:
         """Check options and data files before training; raise UserError if training would fail."""
@@ -129,7 +130,11 @@ class DocumentTranslationTask(DocumentDataTask):
         _training_examples.check_word_dropout(self.cfg)
 
     def examples_decided_by(self) -> dict:
-        """Return the options (name -> value) that determine the examples of an epoch."""
+        """Return the options (name -> value) that determine the examples of an epoch.
+
+        Checkpoints store them, because an interrupted epoch cannot be resumed after they have
+        changed.
+        """
         return {
             "--task": self.task_name,
             "--train-subset": self.cfg.train_subset,
@@ -149,11 +154,11 @@ class DocumentTranslationTask(DocumentDataTask):
 
     @property
     def options(self) -> dict:
-        """Current values of the options stored in checkpoints."""
+        """Current values of the options stored in checkpoints, by name."""
         return getattr(self.state, KEY)
 
     def load_state_dict(self, state_dict):
-        """Load the task state of a checkpoint and adopt its options and language tags."""
+        """Load the task state of a checkpoint, and adopt the options and language tags in it."""
         adopted = self.stored.adopt(state_dict, self.cfg.override_checkpoint_options)
         super().load_state_dict(state_dict)
         self.state.merge_state_dict({KEY: adopted})
@@ -161,7 +166,7 @@ class DocumentTranslationTask(DocumentDataTask):
             self.use_tags(language_tags.adopted(self.cfg, state_dict))
 
     def use_tags(self, options: Optional[language_tags.TagOptions]) -> None:
-        """Put language tags around all sequences; add their symbols to the dictionaries.
+        """Put language tags into all sequences, and add their symbols to the dictionaries.
 
         Args:
             options: options of the language tags; None to change nothing.
@@ -179,13 +184,13 @@ class DocumentTranslationTask(DocumentDataTask):
 
     @property
     def added_symbols(self) -> Tuple[str, ...]:
-        """Symbols that the task has added at the end of the dictionaries."""
+        """Symbols that the task has added at the end of the dictionaries, such as ``<sep>``."""
         tags = () if self.tag_options is None else self.tag_options.symbols
         return (*tags, *DOCUMENT_SYMBOLS)
 
     @property
     def formats(self) -> Formats:
-        """Formats of source and target sequences, given the current options and language tags."""
+        """Formats of source and target sequences, as the options and language tags require."""
         mark = self.options["mark_document_start"]
         return Formats.of(self.src_dict, self.tgt_dict, self.tags, mark)
 
@@ -197,7 +202,7 @@ class DocumentTranslationTask(DocumentDataTask):
 
     @classmethod
     def setup_task(cls, cfg, **kwargs):
-        """Set up the task; check the checkpoints that fairseq is going to load.
+        """Set up the task, and check the checkpoints that fairseq is going to load.
 
         Raises:
             UserError: a data directory is missing, or a checkpoint cannot be used.
@@ -225,7 +230,12 @@ class DocumentTranslationTask(DocumentDataTask):
         return task
 
     def start_from(self, start: Optional[checkpoints.Start]) -> None:
-        """Set the checkpoint that training starts from, if any; adopt its options when resuming.
+        """Set the checkpoint that training starts from, and check the training options.
+
+        When training resumes, the options stored in the checkpoint are adopted.
+
+        Args:
+            start: the checkpoint; None to train a new model.
 
         Raises:
             UserError: an option contradicts the checkpoint, or training would fail.
@@ -240,12 +250,12 @@ class DocumentTranslationTask(DocumentDataTask):
         self.check_training_options()
 
     def build_model(self, cfg, from_checkpoint=False):
-        """Build a model and prepare it for loading the checkpoint that training starts from.
+        """Build a model, and prepare it for loading the checkpoint that training starts from.
 
         Raises:
-            UserError: the model would merge two different dictionaries or does not fit the task or
-                the checkpoint, a probability is outside of [0, 1], or an option of the checkpoint
-                could run a program.
+            UserError: ``--merge-src-tgt-embed`` would change the dictionaries, the model does not
+                fit the task or the checkpoint, a probability is outside of [0, 1], or an option of
+                the checkpoint could run a program.
         """
         if from_checkpoint:
             check_options(cfg, STORED)
@@ -276,10 +286,10 @@ class DocumentTranslationTask(DocumentDataTask):
         return model
 
     def build_criterion(self, cfg, from_checkpoint=False):
-        """Build the criterion and check that it suits the model.
+        """Build the criterion, and check that it suits the model.
 
         Raises:
-            UserError: the criterion duplicates batch rows although they form documents, or
+            UserError: the criterion duplicates batch rows although they form documents; it
                 regularizes attention between sentences although each row is a single sentence; a
                 probability is outside of [0, 1]; or an option of the checkpoint could run a
                 program.
@@ -308,7 +318,7 @@ class DocumentTranslationTask(DocumentDataTask):
 
     @contextlib.contextmanager
     def scoring_references(self) -> Iterator[None]:
-        """Switch temporarily to a decoding that can score references in any order.
+        """Return a context manager within which references can be scored in any order.
 
         The sliding-window task switches to ``--decoding window``; other tasks keep their decoding.
         """
@@ -323,7 +333,7 @@ class DocumentTranslationTask(DocumentDataTask):
     # ---- decoding ------------------------------------------------------------------------------
 
     def build_generator(self, models, args, seq_gen_cls=None, extra_gen_cls_kwargs=None, **kwargs):
-        """Return the generator that searches for translations with the chosen ``--decoding``.
+        """Build the generator that translates with the chosen ``--decoding``, or scores references.
 
         Raises:
             UserError: an option does not work with this decoding.
@@ -362,7 +372,7 @@ class DocumentTranslationTask(DocumentDataTask):
         return generator
 
     def _language_model(self, args, model, weight: Optional[float]) -> Optional[ShallowFusion]:
-        """Return the model of ``--lm-path`` for shallow fusion; None if it is not used.
+        """Return the language model for shallow fusion (``--lm-path``), or None if none is used.
 
         Args:
             args: options of the command.
@@ -370,7 +380,7 @@ class DocumentTranslationTask(DocumentDataTask):
             weight: weight of the model; with 0 or None, the model is not used.
 
         Raises:
-            UserError: the command does not load language models, but ``--lm-path`` is given.
+            UserError: ``--lm-path`` is given to a command that does not load language models.
         """
         if getattr(args, "lm_path", None) and model is None:
             raise UserError("only fairseq-generate loads --lm-path; use it, or leave --lm-path out")
@@ -380,7 +390,10 @@ class DocumentTranslationTask(DocumentDataTask):
         return ShallowFusion(model, self.target_dictionary, symbols)
 
     def inference_step(self, generator, models, sample, prefix_tokens=None, constraints=None):
-        """Translate a sample; return the hypotheses of each of its rows, best first."""
+        """Translate a sample, and return the hypotheses of each of its sentences, best first.
+
+        If ``generator`` is a scorer, the references of the sample are scored instead.
+        """
         if "units" not in sample:
             sample = self._decoding_input.typed_sample(sample["net_input"]["src_tokens"])
         document_bleu.announce(sample)
@@ -394,7 +407,7 @@ class DocumentTranslationTask(DocumentDataTask):
     # ---- training and validation ---------------------------------------------------------------
 
     def train_step(self, sample, model, criterion, optimizer, *args, **kwargs):
-        """Run fairseq's training step; unlike in fairseq, ``--amp`` also applies on a CPU.
+        """Run fairseq's training step; unlike in fairseq, ``--amp`` also has an effect on a CPU.
 
         Raises:
             UserError: the gradients of this batch are NaN or infinite.
@@ -425,14 +438,18 @@ class DocumentTranslationTask(DocumentDataTask):
             _validation_bleu.log_d_bleu(logging_outputs)
 
     def _inference_with_bleu(self, generator, sample, model):
-        """Translate a validation batch and return its BLEU.
+        """Translate a validation batch, and return its BLEU as a ``BLEUScore`` of sacreBLEU.
 
-        The statistics of documents that the batch completes are stored for document BLEU.
+        For document BLEU, the statistics of documents that the batch completes are stored.
         """
         by_unit = self.validation_units(sample)
         found = self.inference_step(generator, [model], by_unit)
         return self.validation_bleu.score(self, by_unit, found)
 
     def validation_units(self, sample) -> dict:
-        """Convert a validation batch into a sample to decode, with references as target context."""
+        """Convert a validation batch into a sample to decode, with references as target context.
+
+        The rows of the sample are the original sentences, and its key ``units`` groups them into
+        decoding units.
+        """
         return _validation_bleu.units_of_view(sample, self)

@@ -9,11 +9,12 @@ from omegaconf import II
 
 
 def stock(option: str, **metadata):
-    """Return a dataclass field that takes its value from an option of another fairseq option group.
+    """Return a dataclass field whose value is that of an option in another fairseq option group.
 
     Args:
         option: group and name of the option, such as ``common.amp``.
-        **metadata: constraints for :func:`~fairseq_docmt.errors.check_metadata`, e.g. ``at_least``.
+        **metadata: constraints for :func:`~fairseq_docmt.errors.check_metadata`, such as
+            ``at_least``.
     """
     return field(default=II(option), metadata=metadata)
 
@@ -189,7 +190,7 @@ class DocumentTranslationConfig(TranslationConfig):
 
 @dataclass
 class JoinedTranslationConfig(DocumentTranslationConfig):
-    """Options of the tasks that join sentences into one sequence: how to count its positions."""
+    """Options of all tasks that join several sentences into one sequence."""
 
     restart_positions: bool = field(
         default=False,

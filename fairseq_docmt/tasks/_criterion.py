@@ -25,10 +25,11 @@ def refuse_copies_of_rows(criterion) -> None:
 
 
 def in_rows_if_needed(sample: dict, criterion) -> dict:
-    """Return the batch, without row groups if the criterion ignores the first targets of each row.
+    """Return the batch, without row groups if the criterion must know where each row begins.
 
-    Given row groups, which group sentences by length, a model returns the tokens of all rows as a
-    single row, of which such a criterion would ignore only the first tokens.
+    With row groups, which group sentences by length, a model returns the target positions with a
+    loss as one single row.  A criterion with ``--ignore-prefix-size``, which ignores the first
+    targets of each row, would then ignore only those of the first row.
     """
     if not (getattr(criterion, "ignore_prefix_size", 0) and "row_groups" in sample["net_input"]):
         return sample
@@ -36,9 +37,10 @@ def in_rows_if_needed(sample: dict, criterion) -> dict:
 
 
 def in_bfloat16(criterion):
-    """Return a function that calls the criterion under bfloat16 autocast on the CPU.
+    """Return a function that computes a criterion under bfloat16 autocast on the CPU.
 
-    The backward pass runs without autocast.
+    The function takes a model and a sample, like the criterion.  Its backward pass runs without
+    autocast.
     """
 
     @torch.autocast("cpu", torch.bfloat16)

@@ -32,8 +32,9 @@ logger = logging.getLogger(__name__)
 class DocumentDataTask(PreparedTextTask):
     """Translation task that reads documents from binarised data or from input lines.
 
-    A subclass defines the spans of documents, i.e. ranges of sentences, for training
-    (:meth:`training_spans`) and decoding (:meth:`parts`).
+    Documents are divided into spans, which are ranges of consecutive sentences.  A subclass defines
+    the spans that are training examples (:meth:`training_spans`) and the spans that are translated
+    together in decoding (:meth:`parts`).
     """
 
     def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
@@ -69,9 +70,10 @@ class DocumentDataTask(PreparedTextTask):
     def source_spans(
         self, index: DocumentIndex, src_sizes, tgt_sizes=None
     ) -> Optional[Callable[[np.ndarray], np.ndarray]]:
-        """Return a function that appends following sentences to the source side of spans, or None.
+        """Return a function that extends the source side of spans by the sentences that follow.
 
-        None, the default, means that both sides have the same spans.
+        The function takes and returns (n, 2) spans.  The base class returns None, which means that
+        source and target have the same spans.
 
         Args:
             index: sentences and documents.
@@ -80,7 +82,9 @@ class DocumentDataTask(PreparedTextTask):
         return None
 
     def view_options(self, trains: bool) -> dict:
-        """Return the task-specific arguments of :class:`DocumentView`, the dataset of examples.
+        """Return the keyword arguments of :class:`DocumentView` that depend on the task.
+
+        A ``DocumentView`` is the dataset of training or validation examples.
 
         Args:
             trains: True for the training set, False for validation.
@@ -88,7 +92,9 @@ class DocumentDataTask(PreparedTextTask):
         return {}
 
     def training_view(self, corpus: DocumentCorpus, trains: bool) -> DocumentView:
-        """Return the examples of a training set, with ``--sentence-data``, or of a validation set.
+        """Return the dataset of training or validation examples.
+
+        The sentence pairs of ``--sentence-data``, if given, are added to the training set.
 
         Args:
             corpus: corpus of the split.
@@ -116,7 +122,11 @@ class DocumentDataTask(PreparedTextTask):
 
     @property
     def most_tokens(self) -> Tuple[int, int]:
-        """Maximum numbers of tokens of a source sentence and of a target sentence, without tags."""
+        """Maximum numbers of tokens of a source sentence and of a target sentence.
+
+        They are the maximum positions minus the language tags and ``<bod>`` that a sequence may
+        get.
+        """
         limits = (self.cfg.max_source_positions, self.cfg.max_target_positions)
         source, target = (most - added for most, added in zip(limits, self.added_tokens))
         return source, target
@@ -129,7 +139,7 @@ class DocumentDataTask(PreparedTextTask):
         return self.most_tokens[0]
 
     def load_dataset(self, split, epoch=1, combine=False, **kwargs):
-        """Load a split: as examples for training and validation, or as sentences to decode.
+        """Load a split, either as training or validation examples or as sentences to decode.
 
         Raises:
             UserError: files are missing, damaged or empty, or source and target do not match.
@@ -162,13 +172,15 @@ class DocumentDataTask(PreparedTextTask):
                 _training_examples.add_to(view, corpus, trains and path == paths[0])
 
     def learn_from(self, corpus: DocumentCorpus) -> None:
-        """Compute statistics of the training corpus for decoding; the base class computes none."""
+        """Compute statistics of the training corpus for decoding; a subclass may override this."""
 
     def limits(self, src_sizes, tgt_sizes=None) -> list:
-        """Return the token limits of a span: for each side, sentence sizes and their maximum sum.
+        """Return the token limits of a span, as a list of pairs (sentence sizes, maximum).
 
-        The maximum sum follows from the maximum positions and, in training, also from the token
-        limit of a batch.  In decoding, only the source is limited.
+        Each pair means that the sizes of the sentences of a span may sum up to at most the maximum,
+        which follows from the maximum positions.  In training, there is a pair for the source and
+        one for the target, and the token limit of a batch applies too.  In decoding, only the
+        source is limited.
 
         Args:
             src_sizes, tgt_sizes: (sentences,) number of tokens; tgt_sizes is None in decoding.
@@ -181,20 +193,21 @@ class DocumentDataTask(PreparedTextTask):
         return list(zip((src_sizes, tgt_sizes), most))
 
     def drafts_of(self, corpus: DocumentCorpus) -> Optional[Sequence[torch.Tensor]]:
-        """Return draft translations of the lines of a corpus; None for a task without drafts."""
+        """Return draft translations of the lines of a corpus, or None for a task without drafts."""
         return None
 
     def get_interactive_tokens_and_lengths(self, lines, encode_fn):
-        """Tokenize input lines; return their tokens and lengths.
+        """Tokenize input lines, and return a list of their tokens and a list of their lengths.
 
         Raises:
-            UserError: a line is not UTF-8, or has no tokens after tokenization.
+            UserError: a line is too long, is not UTF-8 or has no tokens after tokenization; or the
+                tokenizer cannot be used.
         """
         encoded = self._decoding_input.encoded(lines, encode_fn)
         return super().get_interactive_tokens_and_lengths(encoded, str)
 
     def build_dataset_for_inference(self, src_tokens, src_lengths, constraints=None):
-        """Return a dataset of input lines, which are grouped by document when batches are made.
+        """Return a dataset of input lines; they are grouped into documents when batches are made.
 
         Raises:
             UserError: a line or its constraints contain a symbol that is reserved for the model.
@@ -207,7 +220,7 @@ class DocumentDataTask(PreparedTextTask):
         return TypedLines(src_tokens, src_lengths, self.src_dict, constraints=constraints)
 
     def get_batch_iterator(self, dataset, *args, disable_iterator_cache=False, **kwargs):
-        """Return an iterator over batches of examples or of sentences to decode.
+        """Return an iterator over batches of examples, or of decoding units if the task decodes.
 
         Raises:
             UserError: a sentence to decode exceeds the maximum positions of the model.
@@ -234,7 +247,7 @@ class DocumentDataTask(PreparedTextTask):
         return self._decoding_input.of_corpus(dataset, *args, **kwargs)
 
     def end_if_done(self, dataset: DocumentView, batches: ResumableIterator) -> None:
-        """End resumed training without an update if a limit such as ``--max-update`` is reached.
+        """End a resumed training at once if it has already reached a limit like ``--max-update``.
 
         Otherwise fairseq would do one more update.
         """
@@ -248,10 +261,11 @@ class DocumentDataTask(PreparedTextTask):
     def filter_indices_by_size(
         self, indices, dataset, max_positions=None, ignore_invalid_inputs=False
     ):
-        """Return the indices of examples that fit the model; warn about those left out.
+        """Return the indices of the examples that fit the model, and warn about those left out.
 
         Raises:
-            UserError: a sentence does not fit, without ``--skip-invalid-size-inputs-valid-test``.
+            UserError: no example fits; or an example does not fit, and the option
+                ``--skip-invalid-size-inputs-valid-test`` is not given.
         """
         if not isinstance(dataset, DocumentView):
             return super().filter_indices_by_size(
@@ -264,7 +278,7 @@ class DocumentDataTask(PreparedTextTask):
 
 
 def _decided_by(batching: dict) -> dict:
-    """Return the options (name -> value) that determine the batches of an epoch.
+    """Return the batching options (name -> value) that determine the batches of an epoch.
 
     Args:
         batching: keyword arguments of ``get_batch_iterator``.

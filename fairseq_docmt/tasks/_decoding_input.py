@@ -33,6 +33,9 @@ class TypedLines(LanguagePairDataset):
 class DecodingInput:
     """Converter of corpora and input lines into batches to decode.
 
+    Input lines may come in several calls.  A document that is not finished in one call can continue
+    in the next.
+
     Args:
         task: document task.
     """
@@ -50,11 +53,11 @@ class DecodingInput:
     # ---- units ---------------------------------------------------------------------------------
 
     def units_of_corpus(self, corpus: DocumentCorpus, drafts=None) -> DecodingUnits:
-        """Cut a corpus into decoding units: sentences that are translated together.
+        """Return a dataset of the decoding units of a corpus.
 
         Args:
             corpus: corpus to decode.
-            drafts: earlier translations of its lines, or None.
+            drafts: earlier translation of each line of the corpus; None for a task without drafts.
         """
         pairs = corpus.pairs
         options = {"tgt": pairs.tgt, "drafts": drafts, "name": corpus.name}
@@ -66,17 +69,18 @@ class DecodingInput:
         return Lines(data.src, np.asarray(data.src_sizes), task.source_dictionary, **options)
 
     def _units(self, lines: Lines, index, empty_lines=(), opened=None) -> DecodingUnits:
-        """Cut documents into units of sentences to translate together; omit overlong sentences.
+        """Divide documents into decoding units, and return a dataset of these units.
 
-        The result lists the omitted sentences.  If there are any, dividing the units into batches
-        raises an error, unless ``--skip-invalid-size-inputs-valid-test`` is given.
+        Sentences that are too long for the model are left out, and the dataset lists them.
+        Dividing such a dataset into batches raises an error, unless
+        ``--skip-invalid-size-inputs-valid-test`` is given.
 
         Args:
             lines: lines of the corpus or input.
             index: documents and their sentences among the lines.
             empty_lines: ids of lines that get an empty translation, such as blank lines.
-            opened: last document of interactive input, which the lines may continue; None for a
-                corpus.
+            opened: last document of earlier interactive input, which the lines may continue; None
+                for a corpus.
         """
         task = self.task
         fits = lines.sizes[index.line_ids] <= task.most_tokens[0]
@@ -117,14 +121,14 @@ class DecodingInput:
         return units
 
     def encoded(self, lines: Iterable[str], encode: Callable[[str], str]) -> List[str]:
-        """Return tokenized input lines, without a byte order mark at the beginning of the input.
+        """Tokenize input lines; drop a byte order mark at the beginning of the input.
 
         Args:
             lines: raw lines.
             encode: function from a raw line to a line of dictionary words.
 
         Raises:
-            UserError: a line is too long, is not UTF-8 or becomes blank, which would end a
+            UserError: a line is too long or not UTF-8; a line becomes blank, so that it would end a
                 document; or the tokenizer cannot be used.
         """
         found = []
@@ -153,10 +157,13 @@ class DecodingInput:
         return found
 
     def texts_of(self, lines: Iterable[int]) -> List[str]:
-        """Return the tokenized source text of lines of the corpus or of the interactive input.
+        """Return the tokenized source text of some lines of the corpus or of the interactive input.
+
+        Args:
+            lines: line numbers, from 0.
 
         Raises:
-            UserError: the input came as tokens, from the Python interface.
+            UserError: the input came from the Python interface as tokens, so its text is not known.
         """
         if self.task.datasets:
             (units,) = self.task.datasets.values()
@@ -169,14 +176,14 @@ class DecodingInput:
         return [self._typed_text[line] for line in lines]
 
     def check(self, lines: Iterable[Tensor], constraints: Optional[Tensor]) -> None:
-        """Refuse input lines and constraints that contain a reserved symbol as a word.
+        """Refuse input lines and constraints in which a reserved symbol occurs as a word.
 
         Args:
             lines: tokens of each line, including ``</s>``.
             constraints: (lines, length) constraints as packed by fairseq; None without constraints.
 
         Raises:
-            UserError: a line or a constraint contains a reserved symbol.
+            UserError: a line or a constraint contains a reserved symbol, or a constraint is blank.
         """
         of_source = Symbols.of_task(self.task, self.task.src_dict)
         for number, tokens in enumerate(lines, start=self.lines_read + 1):
@@ -207,7 +214,8 @@ class DecodingInput:
 
         Args:
             lines: input lines.
-            new_document: True if the lines do not continue the document of earlier lines.
+            new_document: True if the lines begin a new document; False if they may continue the
+                last document of earlier lines.
             *args, **options: arguments of fairseq's ``get_batch_iterator``.
 
         Raises:
@@ -227,9 +235,10 @@ class DecodingInput:
         return self._iterator(units, collater, *args, lines_before=before, **options)
 
     def typed_sample(self, src_tokens: Tensor) -> dict:
-        """Return the complete sample of a batch, given the source tokens of the batch.
+        """Find the complete sample of a batch, given only the source tokens of the batch.
 
-        fairseq-interactive passes on only the source tokens.
+        This is needed because fairseq-interactive passes on only the source tokens.  Each sample
+        can be found once.
 
         Args:
             src_tokens: (rows, S) padded source tokens.
@@ -303,8 +312,9 @@ def _check_constraints(packed: Tensor, symbols: Symbols, lines_before: int) -> N
     """Refuse constraints that are blank or contain a reserved symbol as a word.
 
     Args:
-        packed: (lines, length) constraints as packed by fairseq: in each row their number, then the
-            words of each constraint and a 0, which is also the index of ``<s>``.
+        packed: (lines, length) constraints as packed by fairseq.  Each row contains the number of
+            constraints, followed by the words of each constraint and a 0, which is also the index
+            of ``<s>``.
         symbols: symbols of the target dictionary.
         lines_before: number of earlier lines of the input, for line numbers in messages.
 

@@ -1,7 +1,7 @@
 """Document states of streams in training and validation.
 
-A stream reads documents sentence by sentence in several lanes at a time; each lane reads one
-document after another.
+A stream reads several documents side by side, each in a lane, sentence by sentence.  When a
+document ends, its lane goes on with another one.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ logger = logging.getLogger(__name__)
 class LaneStates:
     """Document states of the lanes of a stream, passed from each batch to the next.
 
-    A lane reads one document after another, sentence by sentence.  If a batch is run again (after
-    an overflow in half precision, or to find NaNs), it starts from the same document state, and the
-    state that it returns replaces the earlier one.
+    fairseq may run a batch again, after an overflow in half precision or to find NaNs.  The batch
+    then starts from the same document state, and the state that it returns replaces the earlier
+    one.
 
     Attributes:
-        decided_by: option name -> value for the options that determine the size of a state.
+        decided_by: option name -> value, for the options that determine the size of a state.
     """
 
     def __init__(self):
@@ -40,6 +40,8 @@ class LaneStates:
     def of_model(self, model, cfg) -> None:
         """Record the options of a model that determine the size of its document states.
 
+        The values are stored in :attr:`decided_by`.
+
         Args:
             model: model with a document state.
             cfg: its options.
@@ -49,17 +51,18 @@ class LaneStates:
 
     @contextlib.contextmanager
     def of_batch(self, sample: dict, model, update: int, keep: bool = True):
-        """Yield the sample with its document state; on exit, keep the state for the next batch.
+        """Yield the batch with its document state; on exit, keep the state for the next batch.
 
         Args:
             sample: batch of a stream; it is not modified.
-            model: model that returns the next state as ``doc_state`` among its extra outputs.
+            model: model that is run on the batch within this context.  Its extra outputs contain
+                the next state as ``doc_state``.
             update: number of the update that the batch belongs to; only batches of the current
                 update can be run again.
             keep: False for dummy batches, whose next state is dropped.
 
         Raises:
-            UserError: the number of lanes in the batch and in the document state differ.
+            UserError: the number of lanes in the batch differs from that in the document state.
         """
         if update != self._update:
             self._update, self._before = update, {}
@@ -100,9 +103,10 @@ class LaneStates:
         self._of_all = states
 
     def for_checkpoint(self) -> List[Optional[DocumentState]]:
-        """Return the document state of each process, on the CPU.
+        """Return the document states to store in a checkpoint: a list with one state per process.
 
-        Without :meth:`gather`, all entries but the first are None.
+        The states are on the CPU.  With several processes, all entries but the first are None
+        unless :meth:`gather` has been called after the last batch.
         """
         if self._of_all is not None:
             return self._of_all

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_precision(cfg) -> None:
-    """Refuse ``--fp16`` where training would fail: on a CPU without ``--fp16-no-flatten-grads``.
+    """Refuse ``--fp16`` on a CPU without ``--fp16-no-flatten-grads``, where training would fail.
 
     Raises:
         UserError: ``--fp16`` cannot be used.
@@ -47,7 +47,7 @@ def check_probabilities(cfg) -> None:
 
 
 def check_options(cfg) -> None:
-    """Refuse decoding options that make fairseq fail later; warn about those without effect.
+    """Refuse decoding options with which fairseq would fail later; warn about those without effect.
 
     Args:
         cfg: options of a task of ``fairseq-generate`` or ``fairseq-interactive``.
@@ -100,10 +100,10 @@ OF_START = ("freeze_pretrained", "extend_positions")
 
 
 def check_in_training(task) -> None:
-    """Refuse training options that are given without the option they depend on.
+    """Refuse training options that have no effect because the option they depend on is missing.
 
-    Options of validation BLEU need ``--eval-bleu``, and others need a model to start from.
-    Decoding options may be meant for validation, so they only cause a warning.
+    Some options need a model to start from.  Options of validation BLEU need ``--eval-bleu``, which
+    in turn needs validation.  Decoding options without ``--eval-bleu`` only cause a warning.
 
     Args:
         task: document task whose ``start`` is set: the checkpoint to start from, or None.
@@ -127,10 +127,12 @@ def check_in_training(task) -> None:
 
 
 def check_in_decoding(task) -> None:
-    """Refuse shards, which fairseq ignores in decoding; warn about training options.
+    """Refuse ``--num-shards`` and ``--shard-id`` in decoding, and warn about training options.
+
+    fairseq ignores the two options in decoding, so each process would translate everything.
 
     Raises:
-        UserError: shards are given; each process would translate everything.
+        UserError: one of the two options is given.
     """
     if task.cfg.num_shards > 1 or task.cfg.shard_id > 0:
         raise UserError(
@@ -146,7 +148,7 @@ def report_of_optimizer(optimizer) -> None:
     fairseq keeps the values of the checkpoint, except for the learning rate.
 
     Args:
-        optimizer: fairseq optimizer with the state of the checkpoint.
+        optimizer: fairseq optimizer that has loaded the state of the checkpoint.
     """
     used = optimizer.param_groups[0]
     for name, value in optimizer.optimizer_config.items():
@@ -163,7 +165,7 @@ def report_of_optimizer(optimizer) -> None:
 def report_of_model(task, cfg) -> None:
     """Warn about model options that differ from those of the checkpoint that training starts from.
 
-    Dropout may differ unless training resumes.
+    If training does not resume, differences in dropout are accepted silently.
 
     Args:
         task: document task.

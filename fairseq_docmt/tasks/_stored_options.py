@@ -1,4 +1,4 @@
-"""Training options stored in the checkpoint, so that they need not be repeated in decoding."""
+"""Training options that are stored in checkpoints, so that they need not be given for decoding."""
 
 from enum import Enum
 from typing import Any, Dict, Optional
@@ -12,15 +12,16 @@ EARLIER_NAMES = {name: earlier for (earlier, _), name in RENAMED_TASKS.items()}
 
 
 class StoredOptions:
-    """Options of the command line, completed by values of the checkpoint or by defaults.
+    """Options from the command line, completed by those of a checkpoint or by defaults.
 
     Args:
         task_name: registered name of the task, stored with the options.
-        given: option name -> value on the command line, None if not given.
-        defaults: option name -> value for options that neither the command line nor the checkpoint
-            sets.
+        given: option name -> value on the command line; None for an option that is not given.
+        defaults: option name -> value to use if neither the command line nor the checkpoint sets
+            the option.
         learned: name of a value estimated in training -> value before it is estimated.
-        sentence_level: option name -> value for checkpoints of fairseq's own sentence-level tasks.
+        sentence_level: option name -> value to use with checkpoints of fairseq's sentence-level
+            tasks, which do not store the option.
     """
 
     def __init__(self, task_name, given, defaults, learned, sentence_level):
@@ -32,22 +33,26 @@ class StoredOptions:
         self.loaded = None
 
     def chosen(self) -> Dict[str, Any]:
-        """Return the options (name -> value) to train with and to store in checkpoints."""
+        """Return the options (name -> value) to train with, which are stored in checkpoints."""
         return {**self.learned, **self.defaults, **self.given, "task": self.task_name}
 
     def adopt(
         self, task_state: dict, override: bool = False, resumed: Optional[str] = None
     ) -> Dict[str, Any]:
-        """Return the option values to decode or resume with, given the task state of a checkpoint.
+        """Return the options to decode or resume with, given the task state of a checkpoint.
 
         Args:
             task_state: state of the task in the checkpoint.
-            override: whether the command line takes precedence over the checkpoint, even if that is
-                of another task; options that neither sets take their defaults.
-            resumed: path of the checkpoint if training resumes from it, for messages; else None.
+            override: whether the command line takes precedence over the checkpoint, even over one
+                of another task.  Options that neither of them sets take their defaults.
+            resumed: path of the checkpoint if training resumes from it, for messages; otherwise
+                None.
+
+        Returns:
+            Option name -> value.
 
         Raises:
-            UserError: the task or options of the checkpoint contradict the command line or an
+            UserError: the task or an option of the checkpoint contradicts the command line or an
                 earlier checkpoint of the same ensemble.
         """
         stored = task_state.get(KEY)
@@ -79,7 +84,7 @@ class StoredOptions:
         return {**self.chosen(), **stored}
 
     def _of_another_task(self) -> Dict[str, Any]:
-        """Return option values for a checkpoint that stores none, such as one of a stock task."""
+        """Return the options for a checkpoint that stores none, such as one of a stock task."""
         values = {**self.chosen(), **self.sentence_level, **self.given}
         if self.loaded is not None:
             self._check_ensemble(values)
@@ -88,7 +93,7 @@ class StoredOptions:
         return values
 
     def _known(self, stored: dict) -> Dict[str, Any]:
-        """Return the stored options and learned values that this task has too."""
+        """Return those stored options and learned values that this task knows, by name."""
         return {name: stored[name] for name in {**self.defaults, **self.learned} if name in stored}
 
     def _check_ensemble(self, stored: dict) -> None:
@@ -124,5 +129,5 @@ def contradiction(name: str, given: Any, trained: Any, resumed: Optional[str] = 
 
 
 def plain(value):
-    """Return the plain value of a command-line choice, which may be a member of an enum."""
+    """Return the value of an option, which may be a member of an enum, as a plain value."""
     return value.value if isinstance(value, Enum) else value

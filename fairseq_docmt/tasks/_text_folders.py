@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def check(cfg) -> None:
-    """Check that the data directories exist and that the languages are known.
+    """Check that the data directories exist and that both languages can be determined.
 
     Raises:
         UserError: a directory is missing, or a language is unknown.
@@ -38,7 +38,7 @@ def check(cfg) -> None:
 
 
 def check_input(path: str) -> None:
-    """Check that fairseq-interactive can read its input.
+    """Check that fairseq-interactive can read its input, a file or standard input (``-``).
 
     Raises:
         UserError: the file does not exist or is a folder, or a line is not UTF-8.
@@ -52,9 +52,10 @@ def check_input(path: str) -> None:
 
 
 def refuse_training_set_in_validation(cfg) -> None:
-    """Refuse to validate on the training set, for tasks whose data iterators fairseq caches.
+    """Refuse to validate on the training set, for tasks whose batch iterators fairseq caches.
 
-    Both would share one iterator, so that every validation would end an epoch of training.
+    Training and validation would share one iterator, so that every validation would end an epoch of
+    training.
 
     Raises:
         UserError: a validation set is the training set.
@@ -68,12 +69,13 @@ def refuse_training_set_in_validation(cfg) -> None:
 
 
 def _check_languages(cfg) -> None:
-    """Refuse a source or target language that is given alone and contradicts the data folder.
+    """Refuse ``--source-lang`` or ``--target-lang`` if it is given alone and contradicts the data.
 
-    fairseq ignores such a language, and infers both languages from file names in the folder.
+    If only one of the options is given, fairseq ignores it and infers both languages from the names
+    of files in the data folder.
 
     Raises:
-        UserError: the language contradicts the folder, or its file names do not show both languages
+        UserError: the option contradicts the folder, or the file names do not show both languages
             clearly.
     """
     if cfg.source_lang and cfg.target_lang:
@@ -127,7 +129,7 @@ def check_splits(cfg) -> None:
 
 
 def training_sources(cfg, most: int = 10000) -> Iterator[Tensor]:
-    """Yield about ``most`` source sentences, evenly spaced in the training set.
+    """Yield about ``most`` source sentences from the training set, evenly spaced.
 
     Raises:
         UserError: the training set is missing.
@@ -151,7 +153,10 @@ SINGLE_SENTENCES = 10
 
 
 def check_corpus(task, corpus: DocumentCorpus) -> None:
-    """Warn if blank lines seem to be missing in a split, or if its sides seem to be swapped.
+    """Warn about a split that was probably prepared wrongly.
+
+    Blank lines between documents may be missing, or the sides may be swapped.  A warning is also
+    given if ``--upsample-primary`` has no effect on the training set.
 
     Args:
         task: document task.
@@ -192,7 +197,7 @@ def check_documents(name: str, index: DocumentIndex) -> None:
 
     Args:
         name: name of the split or corpus, for the warnings.
-        index: its documents and sentences.
+        index: index of its sentences and documents.
     """
     sentences, documents = index.num_sentences, index.num_documents
     if sentences > MOST_SENTENCES * documents:
@@ -242,7 +247,7 @@ def _share_of(unk: int, lines: Iterable[Tensor]) -> float:
 
 
 def check_examples(view: DocumentView) -> None:
-    """Warn if no example has context although there are documents of several sentences."""
+    """Warn if every example is a single sentence although documents have several sentences."""
     longest = max(np.diff(spans).max(initial=0) for spans in (view.spans, view.source_spans))
     if longest == 1 and view.index.num_documents < view.index.num_sentences:
         logger.warning(
@@ -254,7 +259,7 @@ def check_examples(view: DocumentView) -> None:
 
 
 class TypedText:
-    """Checks of interactive input that give each warning only once.
+    """Checks of interactive input, each of which warns only once.
 
     Args:
         unk: index of ``<unk>``.
@@ -269,10 +274,9 @@ class TypedText:
         self.words_known, self.documents_known = False, False
 
     def read(self, lines: Iterable[Tensor]) -> None:
-        """Warn if many of the first tokens are ``<unk>``.
+        """Warn if many of the first tokens of the input are ``<unk>``.
 
-        This suggests that the text is in another language or preprocessed differently than in
-        training.
+        The text is then probably in another language, or preprocessed differently than in training.
         """
         if self.words_known:
             return
@@ -297,9 +301,9 @@ class TypedText:
         """Warn once if a document is so long that blank lines are probably missing.
 
         Args:
-            index: documents of the current lines; its first document may begin in earlier lines.
-            number: number of documents before those of ``index``.
-            position: number of sentences that its first document has in earlier lines.
+            index: documents of the current lines; the first of them may begin in earlier lines.
+            number: number of documents before the first document of ``index``.
+            position: number of sentences that the first document of ``index`` has in earlier lines.
         """
         lengths = np.diff(index.starts)
         lengths[:1] += position

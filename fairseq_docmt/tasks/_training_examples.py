@@ -1,6 +1,6 @@
-"""Options that change training examples: word dropout, sentence pairs, supporting words.
+"""Options that change training examples: word dropout, sentence pairs and supporting words.
 
-Supporting words show how to translate ambiguous words (Yin et al., 2021).
+Supporting words are context words that show how to translate an ambiguous word (Yin et al., 2021).
 """
 
 import logging
@@ -25,16 +25,16 @@ logger = logging.getLogger(__name__)
 
 
 def check_word_dropout(cfg) -> None:
-    """Check the probability ``--word-dropout`` of replacing source and target words.
+    """Check that ``--word-dropout``, the probability of replacing a word, is in [0, 1).
 
     Raises:
-        UserError: the probability is not in [0, 1).
+        UserError: the probability is not in this range.
     """
     check_probability(cfg, "word_dropout")
 
 
 def check_probability(cfg, name: str) -> None:
-    """Check that the probability of replacing a word is in [0, 1).
+    """Check that an option for the probability of replacing a word is in [0, 1).
 
     Args:
         cfg: options of the task.
@@ -54,7 +54,7 @@ def check_sentence_data(cfg) -> None:
     """Refuse a ``--sentence-ratio`` that is not positive or has no effect.
 
     Raises:
-        UserError: the ratio is not a positive number, or ``--sentence-data`` is missing.
+        UserError: the ratio is not a positive number, or is given without ``--sentence-data``.
     """
     if cfg.sentence_data is None and cfg.sentence_ratio != 1:
         raise UserError("--sentence-ratio is for --sentence-data; leave it out")
@@ -71,10 +71,10 @@ def mixed(task, corpus: DocumentCorpus, spans: Spans) -> Tuple[DocumentCorpus, S
     Args:
         task: document task.
         corpus: training set.
-        spans: spans of its documents.
+        spans: spans of its documents, or a function that draws them.
 
     Returns:
-        The joined corpus, and a function that draws its spans anew for each epoch.  Without
+        The joined corpus, and a function that draws the spans of an epoch.  Without
         ``--sentence-data``, ``corpus`` and ``spans`` are returned unchanged.
 
     Raises:
@@ -133,15 +133,14 @@ def mixed(task, corpus: DocumentCorpus, spans: Spans) -> Tuple[DocumentCorpus, S
 
 
 def reads_supporting_words(task, criterion, rows_form_documents: bool) -> bool:
-    """Check whether a criterion needs supporting words, which disambiguate other words.
+    """Return whether a criterion needs supporting words, as only attention regularization does.
+
+    Supporting words are context words that show how to translate an ambiguous word.
 
     Args:
         task: document task.
         criterion: training criterion.
         rows_form_documents: True if each row of a batch is a single sentence.
-
-    Returns:
-        True for attention regularization, False for all other criteria.
 
     Raises:
         UserError: the criterion needs supporting words, but the task or the model cannot use them.
@@ -162,14 +161,15 @@ def reads_supporting_words(task, criterion, rows_form_documents: bool) -> bool:
 
 
 def add_to(view: DocumentView, corpus: DocumentCorpus, required: bool) -> None:
-    """Read the supporting words of a corpus from the files beside it and add them to its examples.
+    """Add supporting words to the examples of a corpus; they are read from files beside the corpus.
 
-    Warn if no example has an ambiguous word together with one of its supporting words.
+    If no example contains an ambiguous word together with one of its supporting words, a warning is
+    given.
 
     Args:
-        view: examples of the training or validation set.
-        corpus: corpus of the training or validation set.
-        required: True to raise an error if there are no supporting words.
+        view: dataset of the training or validation examples.
+        corpus: corpus that the examples are from.
+        required: whether missing supporting words are an error.
 
     Raises:
         UserError: required words are missing, or a file does not fit the corpus.
@@ -189,7 +189,7 @@ def add_to(view: DocumentView, corpus: DocumentCorpus, required: bool) -> None:
 
 
 def _any_together(words: SupportingWords, view: DocumentView) -> bool:
-    """Return whether any example has an ambiguous word and one of its supporting words."""
+    """Return whether any example contains an ambiguous word with one of its supporting words."""
     place = {line: number for number, line in enumerate(view.index.line_ids.tolist())}
     first, end = view.source_spans.T
     # Last end of the spans that begin at a sentence or before it.

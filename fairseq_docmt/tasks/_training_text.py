@@ -29,14 +29,18 @@ IGNORE = "or add --override-checkpoint-options to use it anyway"
 
 
 def describe(cfg, src_dict: Dictionary, tgt_dict: Dictionary) -> dict:
-    """Return a task's languages, dictionary checksums and preprocessing, to store in checkpoints.
+    """Describe the text of a task by its languages, dictionary checksums and preprocessing.
+
+    The description is stored in checkpoints.  Its entry ``forms``, the preprocessing of both sides,
+    is None if the data folder does not describe it.
 
     Args:
         cfg: options of the task.
         src_dict, tgt_dict: dictionaries of source and target.
 
     Raises:
-        UserError: the data folder's description of its text is damaged or names a missing model.
+        UserError: the description of the preprocessing in the data folder is damaged, or names a
+            model that is missing.
     """
     folder = utils.split_paths(cfg.data)[0] if cfg.data else ""
     forms = read_text_forms(folder)
@@ -57,12 +61,13 @@ def checksum_of_words(dictionary: Dictionary) -> str:
 
 
 def refuse_other_text(stored: Optional[dict], own: dict, languages: bool = True) -> None:
-    """Refuse a checkpoint that was trained on text other than that of the data folder.
+    """Refuse a checkpoint that was trained on other text than that of the data folder.
 
     Args:
-        stored: description of the text in the checkpoint; None if it has none, which is accepted.
+        stored: description of the text in the checkpoint, from :func:`describe`; None if it has
+            none, which is accepted.
         own: description of the text in the data folder.
-        languages: True if the languages have to agree too.
+        languages: whether the languages have to agree, too.
 
     Raises:
         UserError: languages, direction, dictionaries or preprocessing differ.
@@ -98,12 +103,12 @@ def refuse_other_text(stored: Optional[dict], own: dict, languages: bool = True)
 
 
 class TextOptions:
-    """Comparison of ``--tokenizer`` and ``--bpe`` with the preprocessing stored in a checkpoint.
+    """Checks of ``--tokenizer`` and ``--bpe`` against the preprocessing stored in a checkpoint.
 
     Args:
         training_text: description of the text in the checkpoint; None to accept all options.
-        typed: True if the options are applied to source text of fairseq-interactive; False if they
-            are used for the output alone.
+        typed: True if the options are applied to source text that is typed into
+            fairseq-interactive; False if they only restore the plain text of the output.
     """
 
     def __init__(self, training_text: Optional[dict], typed: bool):
@@ -112,7 +117,7 @@ class TextOptions:
         self.text = "source text" if typed else "text"
 
     def report_missing(self, tokenizer: Optional[str], bpe: Optional[str]) -> None:
-        """Warn about any preprocessing that input lines need beyond ``--tokenizer`` and ``--bpe``.
+        """Warn if input lines need preprocessing that ``--tokenizer`` and ``--bpe`` do not do.
 
         Args:
             tokenizer, bpe: values of the options; None for an option that is not given.
@@ -137,7 +142,7 @@ class TextOptions:
             )
 
     def check_tokenizer(self, name: Optional[str]) -> None:
-        """Refuse a tokenizer other than the one that the training text was tokenized with.
+        """Refuse a tokenizer other than that of the training text.
 
         Args:
             name: value of ``--tokenizer``; None is accepted.
@@ -159,14 +164,14 @@ class TextOptions:
         )
 
     def check_bpe(self, name: Optional[str], model: Optional[str]) -> None:
-        """Refuse subwords other than those of the training text.
+        """Refuse a subword model other than that of the training text.
 
         Args:
             name: value of ``--bpe``: ``subword_nmt``, ``sentencepiece``, ...; None is accepted.
             model: file of BPE merges or of a SentencePiece model; None to check only ``name``.
 
         Raises:
-            UserError: the subwords differ.
+            UserError: the subword models differ.
         """
         if not name or self.forms is None:
             return
@@ -197,9 +202,10 @@ class TextOptions:
 
 
 def refuse_symbols(dictionary: Dictionary, path: str) -> None:
-    """Refuse a dictionary with a document symbol (``<sep>``, ``<bod>``) as a word of the text.
+    """Refuse a dictionary that has a document symbol (``<sep>``, ``<bod>``) as a word of the text.
 
-    A dictionary that ends in these symbols is accepted: it was saved after they were added.
+    If the symbols are the last entries, the dictionary is accepted, because it was saved after they
+    had been added.
 
     Raises:
         UserError: a document symbol is a word of the text.
@@ -214,9 +220,9 @@ def refuse_symbols(dictionary: Dictionary, path: str) -> None:
 
 
 class PreparedTextTask(TranslationTask):
-    """Translation task whose checkpoints store how their text was preprocessed.
+    """Translation task whose checkpoints describe the text that they were trained on.
 
-    See :mod:`fairseq_docmt.tasks._training_text`.
+    The description contains the languages, checksums of the dictionaries and the preprocessing.
     """
 
     def __init__(self, cfg, src_dict, tgt_dict):
@@ -226,7 +232,7 @@ class PreparedTextTask(TranslationTask):
         self.state.merge_state_dict({KEY: self.training_text})
 
     def load_state_dict(self, state_dict):
-        """Load the task state of a checkpoint that was trained with the same kind of text.
+        """Load the task state of a checkpoint; its training text must be of the same kind.
 
         Raises:
             UserError: the languages, dictionaries or preprocessing differ, and
@@ -273,8 +279,8 @@ class PreparedTextTask(TranslationTask):
         """Build the subword encoder, which must be that of the training text.
 
         Raises:
-            UserError: the codes or the model are missing or invalid, or differ from those of the
-                training text.
+            UserError: the codes or the model are missing or invalid, or differ from those that the
+                training text was split with.
         """
         name = getattr(args, "_name", None)
         if self.cfg.checkpoint_to_decode and not self.datasets:
@@ -302,7 +308,7 @@ class PreparedTextTask(TranslationTask):
             ) from None
 
     def report_missing_options(self, tokenizer: Optional[str], bpe: Optional[str]) -> None:
-        """Warn about any preprocessing that input lines need beyond ``--tokenizer`` and ``--bpe``.
+        """Warn if input lines need preprocessing that ``--tokenizer`` and ``--bpe`` do not do.
 
         Args:
             tokenizer, bpe: values of the options; None for an option that is not given.

@@ -29,7 +29,7 @@ ORDERS = [f"{kind}_{n}" for kind in ("counts", "totals") for n in range(1, 5)]
 
 
 def check_options(cfg) -> None:
-    """Check the options of validation BLEU before training; fairseq reads them much later.
+    """Check the options of validation BLEU before training, because fairseq reads them much later.
 
     Args:
         cfg: options of the task.
@@ -69,10 +69,12 @@ def check_options(cfg) -> None:
 class DocumentsInProgress:
     """Documents of a validation split whose translations are being collected.
 
+    A document may extend over several batches.
+
     Args:
-        index: documents of the split, with their sentences.
-        line_ids: lines of the sentences that will be translated; a document is complete when all of
-            its sentences among these lines are translated.
+        index: index of the documents and sentences of the split.
+        line_ids: lines of the sentences that will be translated.  A document is complete when those
+            of its sentences that are in these lines are translated.
     """
 
     def __init__(self, index: DocumentIndex, line_ids: Iterable[int]):
@@ -82,11 +84,11 @@ class DocumentsInProgress:
 
     @classmethod
     def of_batches(cls, view: DocumentView, batches: Iterable) -> "DocumentsInProgress":
-        """Create a collection for the documents whose sentences are in the given batches.
+        """Start a collection of the documents whose sentences are in the given batches.
 
         Args:
             view: dataset of the split.
-            batches: lists of keys with which the dataset is indexed.
+            batches: batches, each a list of the keys with which the dataset is indexed.
         """
         line_ids = (n for batch in batches for item in batch for n in view.line_ids_of(item))
         return cls(view.index, line_ids)
@@ -94,12 +96,15 @@ class DocumentsInProgress:
     def add(
         self, line_ids: Sequence[int], texts: Sequence[Tuple[str, str]]
     ) -> List[Tuple[str, str]]:
-        """Add translations; return hypothesis and reference of each document that is now complete.
+        """Add translated sentences, and return the documents that they complete.
 
         Args:
-            line_ids: lines of the sentences; lines that were added before, in a repeated batch, are
-                ignored.
+            line_ids: lines of the sentences.  Lines that were added before, from a repeated batch,
+                are ignored.
             texts: hypothesis and reference of each sentence.
+
+        Returns:
+            Hypothesis and reference of each completed document, each a single string.
         """
         finished = []
         for line_id, text in zip(line_ids, texts):
@@ -115,7 +120,10 @@ class DocumentsInProgress:
 
 
 class ValidationBleu:
-    """Document BLEU of a validation split whose documents extend over several batches.
+    """Document BLEU of a validation split, computed while its batches are being translated.
+
+    Documents may extend over several batches, so translations are kept until a document is
+    complete.
 
     Attributes:
         statistics: BLEU statistics of the documents that the last batch completed.
@@ -128,17 +136,22 @@ class ValidationBleu:
         self._warned = False
 
     def begin(self, view: DocumentView, iterator) -> None:
-        """Store the split and the iterator of its batches, which will be validated next."""
+        """Prepare for validation on a split, given its dataset and the iterator of its batches."""
         self._next = view, iterator
 
     def score(self, task, units: dict, found: list) -> BLEUScore:
-        """Return a batch's sacrebleu ``BLEUScore``; set :attr:`statistics` for document BLEU.
+        """Compute the BLEU of a batch, and the statistics of the documents that it completes.
+
+        The statistics are stored in :attr:`statistics`.
 
         Args:
             task: document task with ``--eval-bleu``.
             units: sample with references as ``target``; empty if only other processes still have
                 sentences.
             found: hypotheses of each sentence, the best first; only the best is scored.
+
+        Returns:
+            sacreBLEU's ``BLEUScore`` of the sentences of the batch.
         """
         hypotheses = [_text(task, best["tokens"], "UNKNOWNTOKENINHYP") for best, *_ in found]
         targets = (utils.strip_pad(row, task.tgt_dict.pad()) for row in units["target"])
@@ -198,7 +211,11 @@ def _text(task, tokens, unknown: str) -> str:
 
 
 def _of_all_processes(line_ids: Sequence[int], texts: Sequence[Tuple[str, str]]):
-    """Gather the line ids and texts of this step from all processes."""
+    """Gather the line ids and texts of the current batches of all processes.
+
+    Returns:
+        Line ids and texts.  With a single process, they are returned unchanged.
+    """
     if not (dist.is_available() and dist.is_initialized()):
         return line_ids, texts
     gathered: list = [None] * dist.get_world_size()
@@ -207,13 +224,17 @@ def _of_all_processes(line_ids: Sequence[int], texts: Sequence[Tuple[str, str]])
 
 
 def _statistics(finished: Sequence[Tuple[str, str]], metric: BLEU) -> Dict[str, int]:
-    """Return the BLEU statistics of documents, to be summed by :func:`log_d_bleu`.
+    """Compute the BLEU statistics of documents, which :func:`log_d_bleu` will sum.
 
-    Every process has all documents, so all processes but the first return zeros.
+    Because every process has the same documents, only the first process counts them; the others
+    return zeros.
 
     Args:
         finished: hypothesis and reference of each document.
         metric: BLEU with the tokenisation to use.
+
+    Returns:
+        Name of each statistic in fairseq's logging output -> its value.
     """
     sums = dict.fromkeys((*SIDES, *ORDERS), 0)
     first = not (dist.is_available() and dist.is_initialized()) or dist.get_rank() == 0
@@ -226,7 +247,7 @@ def _statistics(finished: Sequence[Tuple[str, str]], metric: BLEU) -> Dict[str, 
 
 
 def log_d_bleu(logging_outputs: List[dict]) -> None:
-    """Log ``d_bleu`` from the statistics of all processes."""
+    """Log document BLEU (``d_bleu``), computed from the statistics of all batches and processes."""
     for key in (*SIDES, *ORDERS):
         total = sum(int(log.get(f"_d_bleu_{key}", 0)) for log in logging_outputs)
         metrics.log_scalar(f"_d_bleu_{key}", np.array(total))
@@ -250,7 +271,7 @@ def _d_bleu(meters) -> float:
 def units_of_view(sample: dict, task) -> dict:
     """Convert a batch of windows or documents into a sample to decode.
 
-    References serve as the target context of windows.
+    When windows are decoded, the references of the previous sentences serve as target context.
 
     Args:
         sample: batch of a :class:`~fairseq_docmt.data.DocumentView`.
@@ -284,7 +305,8 @@ def units_of_view(sample: dict, task) -> dict:
 def units_of_stream(sample: dict, task) -> dict:
     """Convert a batch of a stream into a sample to decode, without filler rows.
 
-    Each lane, which reads one document after another, is treated as a single document.
+    A lane reads one document after another.  In the sample, all sentences of a lane count as one
+    document.
 
     Args:
         sample: batch of a :class:`~fairseq_docmt.data.stream_view.StreamView`.
@@ -309,7 +331,7 @@ def units_of_stream(sample: dict, task) -> dict:
 
 
 def units_of_documents(sample: dict, task) -> dict:
-    """Convert a batch with a row for each sentence into a sample to decode document by document.
+    """Convert a batch with a row for each sentence into a sample that is decoded by document.
 
     Args:
         sample: batch of a :class:`~fairseq_docmt.data.rows_view.RowsView`.
@@ -349,6 +371,6 @@ def _targets(sample: dict, task) -> List[Tuple[List[Tensor], bool]]:
 
 
 def _split_rows(tokens: Tensor, format: SequenceFormat) -> List[Tuple[List[Tensor], bool]]:
-    """Return the sentences of each padded row of tokens, and whether it starts with ``<bod>``."""
+    """Return the sentences of each padded row, and whether the row begins with ``<bod>``."""
     rows = (row[row.ne(format.dictionary.pad())] for row in tokens.cpu())
     return [format.split(row) for row in rows]

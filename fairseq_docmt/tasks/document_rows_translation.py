@@ -1,6 +1,6 @@
 """``--task document_rows_translation``: whole documents, with a batch row for each sentence.
 
-For models that translate a sentence given memories of all other sentences of its document
+It is for models that translate a sentence given memories of all other sentences of its document
 (Maruf and Haffari, 2018).
 """
 
@@ -88,9 +88,10 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
             )
 
     def build_model(self, cfg, from_checkpoint=False):
-        """Build a model; check that drafts are given if and only if it has a target memory.
+        """Build a model, and check that drafts are given exactly if it has a target memory.
 
-        Drafts are translations that fill the target memory in training.
+        Drafts are translations that fill the target memory in training.  They are read from files
+        (``--drafts``) or are the references (``--gold-drafts``).
 
         Raises:
             UserError: the model needs batches of another task, or drafts are missing or have no
@@ -118,10 +119,11 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
     # ---- data ----------------------------------------------------------------------------------
 
     def limits(self, src_sizes, tgt_sizes=None) -> list:
-        """Return the token limits of a span: for each side, sentence sizes and their maximum sum.
+        """Return the token limits of a span, as a list of pairs (sentence sizes, maximum).
 
-        The maximum sum is the token limit of a batch.  The list is empty in decoding, and if
-        training has no such limit.
+        Each pair means that the sizes of the sentences of a span may sum up to at most the maximum,
+        which is the token limit of a batch.  In training, there is a pair for the source and one
+        for the target.  The list is empty if training has no such limit, and in decoding.
 
         Args:
             src_sizes, tgt_sizes: (sentences,) number of tokens; tgt_sizes is None in decoding.
@@ -130,7 +132,7 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
         return [(sizes, batch) for sizes in (src_sizes, tgt_sizes)] if batch else []
 
     def training_view(self, corpus: DocumentCorpus, trains: bool) -> RowsView:
-        """Return the dataset of documents to train or validate on, with a row for each sentence."""
+        """Return the dataset of training or validation documents, with a row for each sentence."""
         fits = corpus.within(self.most_tokens)
         read = corpus.without(~fits)
         return RowsView(
@@ -143,11 +145,11 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
         )
 
     def drafts_of(self, corpus: DocumentCorpus):
-        """Return the draft translations of the lines of a corpus; None without ``--drafts``."""
+        """Return the draft translation of each line of a corpus; None without ``--drafts``."""
         split = corpus.name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
         symbols = Symbols.of_task(self, self.tgt_dict)
         return open_drafts(self.cfg.drafts, split, self.cfg.target_lang, corpus, symbols)
 
     def validation_units(self, sample) -> dict:
-        """Convert a validation batch into a sample to decode document by document."""
+        """Convert a validation batch into a sample that is decoded document by document."""
         return units_of_documents(sample, self)

@@ -27,7 +27,7 @@ from fairseq_docmt.tasks._config import JoinedTranslationConfig
 # fairseq reads these annotations at run time: keep typing.Optional here.
 @dataclass
 class DocumentPartsConfig(FairseqDataclass):
-    """Options for cutting documents into parts: maximum length and numbers of parts."""
+    """Options for cutting documents into parts: the maximum length and the number of parts."""
 
     max_document_tokens: Optional[int] = field(
         default=None,
@@ -66,10 +66,9 @@ class FullDocumentTranslationConfig(DocumentPartsConfig, JoinedTranslationConfig
 class FullDocumentTranslationTask(DocumentTranslationTask):
     """Translation of each document as one sequence (Herold and Ney, 2023, section 3.1).
 
-    Long documents are cut into parts of similar length.
-
-    In decoding, the unknown target length is estimated as the source length times the length ratio
-    of the training corpus, which is stored in the checkpoint.
+    Long documents are cut into parts of similar length.  The length of a part is that of its
+    target, which is unknown in decoding.  It is then estimated as the source length times the
+    length ratio of the training corpus, which is stored in the checkpoint.
     """
 
     task_name = "full_document_translation"
@@ -118,9 +117,10 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         self.options["target_ratio"] = target_ratio(corpus)
 
     def view_options(self, trains: bool) -> dict:
-        """Return the task-specific arguments of :class:`DocumentView`, the dataset of examples.
+        """Return the keyword arguments of :class:`DocumentView` that depend on the task.
 
-        The ``id`` of an example is the line id of its first sentence.
+        A ``DocumentView`` is the dataset of training or validation examples.  Here the ``id`` of an
+        example is the line id of its first sentence.
 
         Args:
             trains: unused; the arguments are the same for training and validation.
@@ -128,10 +128,11 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         return {"id_of_last": False}
 
     def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
-        """Return the (examples, 2) spans of sentences that are training or validation examples.
+        """Return the (examples, 2) sentence spans of the training or validation examples.
 
-        Training cuts each document once for each number of parts in ``--document-parts``.  With
-        ``--sample-document-parts``, the result is a function that draws the spans for an epoch.
+        For training, each document is cut once for each number of parts in ``--document-parts``.
+        With ``--sample-document-parts``, a function that draws the spans of an epoch is returned
+        instead.
         """
         length = (corpus.tgt_sizes, self.options["max_document_tokens"])
         given = (corpus.index, length, self.limits(corpus.src_sizes, corpus.tgt_sizes))
@@ -143,7 +144,7 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         return spans_of_several_lengths(*given, numbers)
 
     def parts(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
-        """Cut long documents into parts of similar length; return (parts, 2) sentence spans."""
+        """Cut long documents into parts of similar length, and return (parts, 2) sentence spans."""
         estimated = src_sizes * self.options["target_ratio"]
         length = (estimated, self.options["max_document_tokens"])
         return part_spans(index, length, self.limits(src_sizes))

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class SentenceStreamTranslationConfig(DocumentTranslationConfig):
-    """Options of ``sentence_stream_translation``: decoding, and sentences per lane in a batch."""
+    """Options of ``sentence_stream_translation``: decoding, sentences per lane in a batch."""
 
     decoding: Decoding = decoding_option("sentence_stream_translation")
     chunk_sentences: int = field(
@@ -48,8 +48,8 @@ class SentenceStreamTranslationConfig(DocumentTranslationConfig):
 class SentenceStreamTranslationTask(DocumentTranslationTask):
     """Translation of ``--batch-size`` documents in parallel lanes, sentence by sentence.
 
-    For architectures that pass a document state from sentence to sentence, such as the recurrent
-    memory of Feng et al. (2022).
+    The task is for architectures that pass a document state from sentence to sentence, such as the
+    recurrent memory of Feng et al. (2022).
     """
 
     task_name = "sentence_stream_translation"
@@ -75,7 +75,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             )
 
     def check_training_options(self) -> None:
-        """Check the training options; warn about batch-order options, which streams ignore."""
+        """Check the training options, and warn about batch-order options, which streams ignore."""
         super().check_training_options()
         _option_checks.report_in_streams(self)
 
@@ -89,6 +89,9 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
 
     def build_model(self, cfg, from_checkpoint=False):
         """Build a model, which must have a document state.
+
+        If ``--chunk-sentences`` is too small for ``--memory-gradient-sentences``, a warning is
+        given.
 
         Raises:
             UserError: the architecture has no document state.
@@ -113,12 +116,12 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
     # ---- data ----------------------------------------------------------------------------------
 
     def training_view(self, corpus: DocumentCorpus, trains: bool) -> StreamView:
-        """Return the dataset of training or validation sentences, without overlong sentences."""
+        """Return the dataset of training or validation sentences; overlong ones are left out."""
         fits = corpus.within(self.most_tokens)
         return StreamView(corpus, fits, self.formats)
 
     def get_batch_iterator(self, dataset, *args, **kwargs):
-        """Return an iterator over the batches of the stream or, in decoding, of decoding units.
+        """Return an iterator over the batches of a stream, or over batches of decoding units.
 
         Raises:
             UserError: ``--batch-size`` is missing, or a sentence is too long.
@@ -187,7 +190,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
     # ---- training ------------------------------------------------------------------------------
 
     def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False):
-        """Run the training step on a batch, given the document state from the previous batch."""
+        """Run the training step on a batch, starting from the state of the previous batch."""
         states = self.training_states
         with states.of_batch(sample, model, update_num, not ignore_grad) as batch:
             result = super().train_step(
@@ -196,10 +199,11 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         return _without_fillers(sample, criterion, result)
 
     def optimizer_step(self, optimizer, model, update_num):
-        """Update the parameters; if a checkpoint is due, gather all processes' document states.
+        """Update the parameters, and gather document states if a checkpoint is due.
 
-        A checkpoint is due according to ``--save-interval-updates`` or ``--max-update``.  Other
-        checkpoints follow a validation, at the beginning of which the states are gathered.
+        The states of all processes are gathered if ``--save-interval-updates`` or ``--max-update``
+        demands a checkpoint after this update.  All other checkpoints follow a validation, which
+        gathers the states when it begins.
         """
         super().optimizer_step(optimizer, model, update_num)
         done, interval = update_num + 1, self.cfg.save_interval_updates
@@ -207,7 +211,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             self.training_states.gather()
 
     def begin_valid_epoch(self, epoch, model):
-        """Begin validation; gather the training document states of all processes.
+        """Begin validation, and gather the training document states of all processes.
 
         The checkpoint that usually follows validation stores them.
         """
@@ -215,7 +219,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         self.training_states.gather()
 
     def valid_step(self, sample, model, criterion):
-        """Run the validation step on a batch, given the document state from the previous batch."""
+        """Run the validation step on a batch, starting from the state of the previous batch."""
         # Only a single batch is ever run again, if memory runs out.
         with self.validation_states.of_batch(sample, model, update=sample["step"]) as batch:
             result = super().valid_step(batch, model, criterion)
@@ -227,7 +231,13 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
 
 
 def _without_fillers(sample, criterion, result):
-    """Return a criterion's result with sentence counts that exclude filler rows."""
+    """Return the result of a criterion, with the number of sentences corrected for filler rows.
+
+    Args:
+        sample: batch of a stream, whose filler rows have a negative ``id``.
+        criterion: training criterion.
+        result: loss, sample size and logging output that the criterion returned for the batch.
+    """
     loss, sample_size, logging_output = result
     sentences = int(sample["id"].ge(0).sum())
     logging_output["nsentences"] = sentences

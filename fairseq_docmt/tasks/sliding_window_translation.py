@@ -84,8 +84,8 @@ class SlidingWindowTranslationConfig(JoinedTranslationConfig):
 class SlidingWindowTranslationTask(DocumentTranslationTask):
     """Translation with windows of ``--window-size`` sentences, one window for each sentence.
 
-    The concatenation model of Wu et al. (2022), section 3, with their sliding window decoding
-    (``--decoding window``, Figure 1) and the decoding of their published results
+    This is the concatenation model of Wu et al. (2022), section 3.  It supports their sliding
+    window decoding (``--decoding window``, Figure 1) and the decoding of their published results
     (``--decoding sequential``).
     """
 
@@ -101,7 +101,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
 
     @property
     def reads_context(self) -> bool:
-        """Whether sentences have context: a window of several sentences or ``--next-sentences``."""
+        """Whether windows have several sentences or are followed by ``--next-sentences``."""
         return self.options["window_size"] > 1 or self.options["next_sentences"] > 0
 
     def check_training_options(self) -> None:
@@ -129,7 +129,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
             )
 
     def _report_context_options(self) -> None:
-        """Warn about context options that have no effect because each example has one sentence."""
+        """Warn about context options that have no effect because examples are single sentences."""
         given = {
             "--restart-positions": self.options["restart_positions"],
             "--coword-dropout": self.cfg.coword_dropout,
@@ -142,7 +142,12 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
             )
 
     def _report_validation(self) -> None:
-        """Warn if ``--eval-bleu`` does not decode in the way in which documents are translated."""
+        """Warn if validation BLEU (``--eval-bleu``) is not that of the chosen ``--decoding``.
+
+        Validation decodes windows one by one.  Therefore ``sequential`` decoding gets the
+        references of previous sentences as target context instead of their translations, and
+        ``overlap`` and ``segment`` decoding give the BLEU of ``window`` decoding.
+        """
         if not self.cfg.eval_bleu or self.options["window_size"] == 1:
             return
         decoding = str(plain(self.cfg.decoding) or "sequential")
@@ -170,9 +175,10 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         }
 
     def view_options(self, trains: bool) -> dict:
-        """Return the task-specific arguments of :class:`DocumentView`, the dataset of examples.
+        """Return the keyword arguments of :class:`DocumentView` that depend on the task.
 
-        They follow from ``--loss-on`` and, in training, ``--coword-dropout``.
+        A ``DocumentView`` is the dataset of training or validation examples.  The arguments follow
+        from ``--loss-on`` and, for training, ``--coword-dropout``.
         """
         return {
             "loss_on_last": self.options["loss_on"] == "last",
@@ -182,8 +188,8 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
     def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
         """Return the (windows, 2) sentence spans of the training or validation windows.
 
-        For training (``trains``) with ``--window-stride`` or ``--sample-window-size``, the result
-        is a function that draws the windows for an epoch.
+        If training has a ``--window-stride`` above 1 or ``--sample-window-size``, a function that
+        draws the windows of an epoch is returned instead.
         """
         limits = self.limits(corpus.src_sizes, corpus.tgt_sizes)
         cut = partial(window_spans, corpus.index, self.options["window_size"], limits)
@@ -193,9 +199,10 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         return partial(cut, stride=stride, sample_size=sample_size)
 
     def source_spans(self, index: DocumentIndex, src_sizes, tgt_sizes=None):
-        """Return a function that adds the next sentences to source spans, within the token limit.
+        """Return a function that extends source spans by the next sentences, or None.
 
-        Return None if ``--next-sentences`` is 0.
+        The function adds up to ``--next-sentences`` sentences, within the token limit.  None is
+        returned if this number is 0.
 
         Args:
             index: documents of the spans.
@@ -208,5 +215,5 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         return partial(with_next_sentences, index=index, number=number, limit=limit)
 
     def parts(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
-        """Cut documents into windows that do not overlap; return (windows, 2) sentence spans."""
+        """Cut documents into windows without overlap, and return (windows, 2) sentence spans."""
         return stride_spans(index, self.options["window_size"], self.limits(src_sizes))

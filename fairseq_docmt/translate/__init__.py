@@ -1,1 +1,1 @@
-"""Command ``translate``: file formats, sentence splitting, progress and resumption."""
+"""Translation of documents in files, and export of models that run without fairseq."""

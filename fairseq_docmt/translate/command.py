@@ -4,22 +4,22 @@ r"""Translate documents from files to files.
     fairseq-docmt translate --model checkpoint_best.pt wmt.xml --out translated.xml
     fairseq-docmt translate --model checkpoint_best.pt book/ --out translated/ --split-sentences en
 
-Input formats; the output has the same format, with translations added or in place of the source:
+The output has the format of the input.  Translations replace the source or are added to it:
 
   text       one sentence per line, documents separated by blank lines or given by --docids; with
              --split-sentences lines are paragraphs and a file is one document
-  jsonl      one JSON object per segment or document, with doc_id and source or text; it gets the
-             field hypothesis and, with --nbest, the field nbest
-  table      the same fields as columns separated by tabs; it gets the column hypothesis
-  WMT XML    documents with src; they get hyp
+  jsonl      one JSON object per segment or document, with doc_id and source or text; the field
+             hypothesis is added and, with --nbest, the field nbest
+  table      the same fields as columns separated by tabs; the column hypothesis is added
+  WMT XML    documents with a src element; a hyp element is added to each
   SGM        a srcset of older WMT tasks; it becomes a tstset
-  folder     every file a document; the output is a folder with files of the same names
+  folder     every file is a document; the output is a folder with files of the same names
   -          standard input
 
 Tokenizer, BPE, languages and decoding are those of the checkpoint.  In addition to the options
 below, any option of fairseq-generate can be given, such as --decoding window or
---no-repeat-ngram-size 4.  Finished documents are kept in OUT.partial until all are done: if the
-command is interrupted, run it again, and it continues after them.
+--no-repeat-ngram-size 4.  Finished documents are kept in OUT.partial until all are done.  If the
+command is interrupted, run it again, and it continues with the next document.
 """
 
 import argparse
@@ -112,10 +112,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def with_values(words: List[str], parser: argparse.ArgumentParser) -> List[str]:
-    """Join each unknown option and its value as ``--name=value``.
+    """Join each option that the parser does not know with its value, as ``--name=value``.
 
-    Otherwise the parser would take the value for an input.  The word after an unknown option is its
-    value, unless it is another option, a file or a folder.
+    Options of fairseq-generate are unknown to the parser, which would take their values for input
+    files.  The word after such an option is its value, unless it is another option or the path of
+    an existing file or folder.
+
+    Args:
+        words: words of the command line.
+        parser: parser of the command.
+
+    Returns:
+        The words, with such options and values joined.
     """
     joined: List[str] = []
     for word in words:
@@ -131,10 +139,11 @@ def with_values(words: List[str], parser: argparse.ArgumentParser) -> List[str]:
 
 
 class File(NamedTuple):
-    """Input file, with the path and line ending of its translation.
+    """An input file and where its translation goes.
 
     Attributes:
-        source: content, one of the classes of :mod:`fairseq_docmt.translate.formats`.
+        source: content of the input, an instance of a class of
+            :mod:`fairseq_docmt.translate.formats`.
         target: path of the translation; None for standard output.
         line_end: line ending of both files.
     """
@@ -148,8 +157,8 @@ def main(args: argparse.Namespace, others: List[str]) -> None:
     """Run ``fairseq-docmt translate``.
 
     Args:
-        args: options of :func:`add_arguments`.
-        others: remaining words of the command line, taken as fairseq options.
+        args: options that :func:`add_arguments` defines.
+        others: words of the command line that the parser does not know, taken as fairseq options.
     """
     exported = is_exported(args.model)
     if not exported:
@@ -178,15 +187,16 @@ def main(args: argparse.Namespace, others: List[str]) -> None:
 
 
 def _settings(args: argparse.Namespace, others: List[str], device: str) -> Settings:
-    """Return the settings of the translating processes.
+    """Collect the model and all options that the translating processes need.
 
     Args:
         args: options of ``translate``.
         others: fairseq options, as words of the command line.
-        device: where to translate.
+        device: device on which to translate.
 
     Raises:
-        UserError: an option has no effect in this command.
+        UserError: an option has no effect in this command, a word belongs to no option, or the
+            device is unknown.
     """
     options = _other_options(others)
     for name in options:
@@ -223,11 +233,10 @@ def _has_gpu() -> bool:
 
 
 def _sizes(device: str) -> Tuple[int, int, int]:
-    """Return how much to translate together on a device.
+    """Return how much text to translate together on a device.
 
     Returns:
-        Maximum numbers of documents and of segments to translate together, and of tokens in a
-        batch.
+        Three limits: documents translated together, their segments, and tokens in a batch.
 
     Raises:
         UserError: the device is unknown.
@@ -239,7 +248,10 @@ def _sizes(device: str) -> Tuple[int, int, int]:
 
 
 def _other_options(words: List[str]) -> dict:
-    """Return fairseq options as name -> value; True for one without a value, like ``--sampling``.
+    """Parse fairseq options into a dictionary from option names, with underscores, to values.
+
+    Values that look like Python literals, such as numbers, are converted.  An option without a
+    value, such as ``--sampling``, gets the value True.
 
     Raises:
         UserError: a word belongs to no option.
@@ -268,7 +280,8 @@ def _files(args: argparse.Namespace) -> List[File]:
     """Read all inputs, and determine the output of each.
 
     Raises:
-        UserError: an input cannot be read, or an output exists or cannot be written.
+        UserError: an input cannot be read; an output exists already; or ``--out``, ``--docids`` or
+            ``--nbest`` does not suit the inputs.
     """
     folders = [path for path in args.inputs if os.path.isdir(path)]
     several = bool(folders) or len(args.inputs) > 1
@@ -323,10 +336,14 @@ def _target_language(args: argparse.Namespace) -> Optional[str]:
 
 
 def _below(inputs: List[str]) -> Iterator[Tuple[str, str, bool]]:
-    """Yield each input file, its output path relative to ``--out``, and whether it is one document.
+    """Find all input files, and where to write their translations.
 
     Args:
-        inputs: files and folders; each file in a folder is one document.
+        inputs: files and folders; the files of a folder and its subfolders are read.
+
+    Yields:
+        For each file, its path, its output path relative to ``--out``, and whether the whole file
+        is one document.  The last is True for files in folders only.
     """
     for path in inputs:
         if os.path.isdir(path):
@@ -337,7 +354,11 @@ def _below(inputs: List[str]) -> Iterator[Tuple[str, str, bool]]:
 
 
 def _new(target: Optional[str], args: argparse.Namespace) -> Optional[str]:
-    """Return the output path ``target`` (None for standard output) if it may be written.
+    """Return an output path after checking that it does not overwrite a file of another run.
+
+    Args:
+        target: the path; None, for standard output, is returned unchecked.
+        args: options of the command.
 
     Raises:
         UserError: the path exists, and there is no interrupted run to continue.
@@ -372,8 +393,9 @@ def _run(files, documents, journal, settings, args, size) -> None:
     Args:
         files: input files with their outputs.
         documents: documents of all files, in order.
-        journal: journal with the documents finished earlier; None for standard output.
-        settings: settings of the translating processes.
+        journal: journal of finished documents, including those of an interrupted run; None for
+            standard output.
+        settings: model and options of the translating processes.
         args: options of the command.
         size: maximum numbers of documents and segments to translate together.
     """
@@ -409,12 +431,20 @@ def _run(files, documents, journal, settings, args, size) -> None:
 
 
 def _segments(documents: Iterable[Tuple[int, Document]]) -> int:
-    """Return the number of segments of all (numbered) documents."""
+    """Return the total number of segments in documents, which are given as (number, document)."""
     return sum(len(document.segments) for _, document in documents)
 
 
 def _write(file: File, translations: Translations) -> None:
-    """Write a translated file; to standard output, write each piece as soon as it is translated."""
+    """Write the translation of a file; to standard output, print each piece once it is translated.
+
+    Each line is a piece, but XML and SGM files are a single piece.
+
+    Args:
+        file: file to write.
+        translations: function from the number of a document in the file to the translations of its
+            segments.
+    """
     pieces = (piece.replace("\n", file.line_end) for piece in file.source.pieces(translations))
     if file.target is not None:
         write_text(file.target, "".join(pieces))

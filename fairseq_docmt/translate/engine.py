@@ -20,12 +20,13 @@ class Settings(NamedTuple):
     """Model and options with which a process translates.
 
     Attributes:
-        model: checkpoint, or several joined by ``:``.
+        model: path of a checkpoint or an exported model, or paths of several checkpoints joined by
+            ``:``.
         options: options of :meth:`DocumentTranslator.from_pretrained`.
         search: options of the search, such as ``beam`` and ``lenpen``.
-        nbest: number of translations of a segment.
-        split_sentences: language of the rules that cut segments into sentences; None if segments
-            are sentences.
+        nbest: number of translations to return for a segment.
+        split_sentences: language whose rules cut segments into sentences; None if each segment is a
+            sentence.
     """
 
     model: str
@@ -36,7 +37,10 @@ class Settings(NamedTuple):
 
 
 def _translator(settings: Settings):
-    """Load a checkpoint or an exported model, which needs neither fairseq nor torch."""
+    """Load the model that ``settings`` name, and return its translator.
+
+    An exported model is loaded without fairseq and torch.
+    """
     if is_exported(settings.model):
         return ExportedTranslator(settings.model, **settings.options)
     fairseq_docmt.register()
@@ -46,7 +50,10 @@ def _translator(settings: Settings):
 
 
 class Engine:
-    """Translator of documents whose segments may have to be cut into sentences."""
+    """Translator that cuts segments into sentences and joins the translations of each segment.
+
+    Sentences that are too long for the model are cut into pieces.
+    """
 
     def __init__(self, settings: Settings):
         self._nbest, self._search = settings.nbest, settings.search
@@ -56,7 +63,7 @@ class Engine:
         self._space = "" if is_without_spaces(self._translator.target_language) else " "
 
     def translate(self, documents: List[Document]) -> List[Finished]:
-        """Translate documents side by side, and return their translations in the same order.
+        """Translate several documents together, and return their translations in the same order.
 
         Raises:
             UserError: a sentence cannot be translated; the message names its file and line.
@@ -118,14 +125,18 @@ def _translate(some: List[Tuple[int, Document]]) -> List[Tuple[int, Finished]]:
 
 @contextlib.contextmanager
 def running(settings: Settings, workers: int) -> Iterator:
-    """Context manager that provides a function for translating batches of numbered documents.
+    """Context manager that loads the model and provides a function for translating documents.
 
-    The function takes all batches and returns an iterator over their translations, in order.
+    The function takes the batches of :func:`batches` and returns an iterator with the results of
+    each batch, in the same order: a list of (number, :class:`Finished`), one for each document.
 
     Args:
         settings: model and options.
         workers: number of processes, each with its own copy of the model; 1 to translate in the
             current process; 0 to load no model, when all documents are already translated.
+
+    Raises:
+        UserError: one of several processes was killed.
     """
     global _engine
     if workers == 0:
@@ -162,12 +173,15 @@ def running(settings: Settings, workers: int) -> Iterator:
 def batches(
     documents: Iterable[Tuple[int, Document]], most_documents: int, most_segments: int
 ) -> List[List[Tuple[int, Document]]]:
-    """Group numbered documents, in their order, into batches that are translated side by side.
+    """Group documents, in their order, into batches that are translated together.
 
     Args:
-        documents: numbers and documents.
+        documents: pairs of a number and a document.
         most_documents: maximum number of documents in a batch.
-        most_segments: number of segments after which a batch ends.
+        most_segments: number of segments after which a batch takes no further document.
+
+    Returns:
+        Batches, as lists of these pairs.
     """
     found: List[list] = []
     size = 0

@@ -3,9 +3,9 @@ r"""Export a model to CTranslate2, an engine for deployment.
     fairseq-docmt export-ctranslate2 --model checkpoint_best.pt --out model.ct2 --quantization int8
     fairseq-docmt translate --model model.ct2 talk.txt --out talk.de
 
-The folder has all that translation needs: parameters, vocabularies, tokenizer and BPE.  Models of
-fairseq's transformer architecture that were trained on windows or full documents can be exported;
-others have parts that the engine lacks.
+The folder has all that translation needs: parameters, vocabularies, tokenizer and BPE.  Only models
+of fairseq's transformer architecture that were trained on windows or full documents can be
+exported.  CTranslate2 does not have the parts that other models need.
 """
 
 import argparse
@@ -95,7 +95,14 @@ def _check(file) -> None:
 
 
 def _converter(file, hub):
-    """Return a CTranslate2 converter for the checkpoint ``file``, whose model is in ``hub``."""
+    """Return a CTranslate2 converter for a model that is already loaded in fairseq.
+
+    If CTranslate2 does not support an option of the model, the converter raises a UserError.
+
+    Args:
+        file: content of the checkpoint.
+        hub: fairseq's hub interface with the model and its task.
+    """
     engine = ctranslate2()
     from ctranslate2.converters import fairseq as of_fairseq
 
@@ -125,9 +132,14 @@ def _words(dictionary) -> list:
 
 
 def _copy_text_form(data: str, folder: str) -> None:
-    """Copy the preprocessing of a corpus: its description, truecasers and subword models.
+    """Copy the files that describe how a corpus was preprocessed, for use in translation.
 
-    Nothing is copied if the folder of the corpus has no description.
+    These are ``text_form.json`` and the truecasing and subword models.  If the corpus has no such
+    description, nothing is copied.
+
+    Args:
+        data: folder of the binarised corpus.
+        folder: folder to copy to.
     """
     forms = read_text_forms(data)
     if not forms:

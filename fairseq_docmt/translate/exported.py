@@ -25,7 +25,7 @@ END = "</s>"
 
 
 def ctranslate2():
-    """Return the module ctranslate2, which is an optional dependency.
+    """Return the module ctranslate2, an optional dependency that is imported only when needed.
 
     Raises:
         UserError: it is not installed.
@@ -48,10 +48,11 @@ class ExportedModel:
         window_size, next_sentences: values of ``--window-size`` and ``--next-sentences`` in
             training; ``window_size`` is None for a model trained on whole documents.
         separator: word between sentences.
-        document_start: word before the first sentence of a document, or None.
+        document_start: word before the first sentence of a document; None if the model has none.
         max_tokens: maximum number of tokens that the model can read or write.
-        max_document_tokens: maximum number of target tokens of a part of a document.
-        target_ratio: target tokens per source token, to estimate target lengths.
+        max_document_tokens: number of target tokens above which a document is cut into parts; None
+            for a model of windows.
+        target_ratio: target tokens per source token, by which target lengths are estimated.
     """
 
     source_lang: str
@@ -71,7 +72,13 @@ def has_gpu() -> bool:
 
 
 class Found(NamedTuple):
-    """A translation of a sentence, with its score, computed from base-2 log-probabilities."""
+    """A translation of a sentence.
+
+    Attributes:
+        text: the translation.
+        score: log-probability to base 2, normalised for length.  If several sentences are
+            translated as one sequence, it is that of the sequence.
+    """
 
     text: str
     score: float
@@ -83,25 +90,25 @@ def is_exported(path: str) -> bool:
 
 
 def read_info(folder: str) -> ExportedModel:
-    """Read the languages, windows and limits of the exported model in a folder."""
+    """Read the description of an exported model from its folder."""
     with open(os.path.join(folder, INFO), encoding="utf-8") as stream:
         return ExportedModel(**json.load(stream))
 
 
 class ExportedTranslator:
-    """Translator of documents with an exported model.
+    """Translator of documents with an exported model, without fairseq and torch.
 
     Args:
         folder: folder of the model.
-        decoding: ``sequential`` (default) or ``window``; for a model of documents, ``segment``
-            (default) or ``sequential``.
+        decoding: ``sequential`` (default) or ``window``; for a model of whole documents,
+            ``segment`` (default) or ``sequential``.
         device: ``cpu``, ``cuda``, or a specific GPU, such as ``cuda:1``.
         precision: number format of the computation (``compute_type`` of CTranslate2): ``fp16``,
             ``bf16``, or ``fp32`` for the format in which the model was exported.
-        batch_size: maximum number of sentences in a batch; None to limit its tokens.
-        max_tokens: maximum number of source tokens in a batch without ``batch_size``.
+        batch_size: maximum number of model inputs in a batch; None to limit their tokens instead.
+        max_tokens: maximum number of source tokens in a batch, used if ``batch_size`` is None.
         data: must be empty, as the folder has the vocabularies.
-        **search: options of the search, as in :meth:`translate_nbest`, for all translations.
+        **search: options of the search for all translations; see :meth:`translate_nbest`.
 
     Raises:
         UserError: an option is unknown or does not suit the model, or ctranslate2 is missing.
@@ -173,8 +180,8 @@ class ExportedTranslator:
             place: location of the sentence, for error messages.
 
         Raises:
-            UserError: the sentence has no words after tokenization, or has a special symbol of the
-                model as a word.
+            UserError: the sentence has no words after tokenization, or one of its words is a
+                special symbol of the model.
         """
         words = self.words_of(sentence)
         if not words:
@@ -193,13 +200,18 @@ class ExportedTranslator:
     def translate_nbest(
         self, documents: List[List[str]], nbest: int, beam: Optional[int] = None, **options
     ) -> List[List[List[Found]]]:
-        """Return n-best translations of each sentence, as DocumentTranslator does.
+        """Translate documents, and return the best translations of each sentence.
+
+        The interface is that of :meth:`DocumentTranslator.translate_nbest`.
 
         Args:
             documents: lists of sentences.
             nbest: number of translations of a sentence.
             beam: beam size, 5 by default.
             **options: options of the search: ``lenpen``, ``no_repeat_ngram_size``, ``max_len_b``.
+
+        Returns:
+            For each sentence of each document, up to ``nbest`` translations, the best first.
 
         Raises:
             UserError: an option is given that exported models do not have.
@@ -215,10 +227,11 @@ class ExportedTranslator:
     # ---- spans ---------------------------------------------------------------------------------
 
     def _source(self, document: List[List[str]], first: int, place: int) -> List[str]:
-        """Return the source of a window as one list of subwords, with separators in between.
+        """Return the model input for consecutive sentences of a document, as one list of subwords.
 
-        It has the sentences from ``first`` to ``place`` (included) and the ``next_sentences`` after
-        them.
+        The sentences from ``first`` to ``place`` (included) and the ``next_sentences`` after them
+        are joined by separators.  If the document begins with them and the model has ``<bod>``,
+        this word stands first.
         """
         end = place + 1 + self._model.next_sentences
         joined: List[str] = []
@@ -227,11 +240,22 @@ class ExportedTranslator:
         return [*self._start(first), *joined]
 
     def _start(self, first: int) -> List[str]:
-        """Return ``['<bod>']`` if the model has it and sentence ``first`` is 0, else ``[]``."""
+        """Return ``['<bod>']`` if sentence ``first`` begins the document, else ``[]``.
+
+        The list is always empty if the model does not have this word.
+        """
         return [self._model.document_start] if self._model.document_start and first == 0 else []
 
     def _spans(self, document: List[List[str]]) -> List[Tuple[int, int]]:
-        """Return the spans (first, end) to translate: a window per sentence, or document parts."""
+        """Return which sentences of a document are translated as one sequence.
+
+        For a model of windows, each sentence has a window, which ends with it.  For a model of
+        whole documents, a document is one sequence or, if it is too long, is cut into parts.
+
+        Returns:
+            (first, end) of each window or part: the index of its first sentence and its exclusive
+            end.
+        """
         if self._model.window_size is not None:
             return [(self._first(document, place), place + 1) for place in range(len(document))]
         sizes = np.array([len(sentence) + 1 for sentence in document])
@@ -241,9 +265,10 @@ class ExportedTranslator:
         return [(int(a), int(b)) for a, b in part_spans(index, length, [(sizes, most)])]
 
     def _first(self, document: List[List[str]], place: int) -> int:
-        """Return the index of the first sentence of the longest window that fits the model.
+        """Return the index of the sentence at which the window of sentence ``place`` begins.
 
-        The window ends with sentence ``place``.
+        The window ends with this sentence.  It is the longest one that fits the model and has at
+        most ``window_size`` sentences.
         """
         first = max(0, place + 1 - self._model.window_size)
         while first < place and len(self._source(document, first, place)) >= self._model.max_tokens:
@@ -260,9 +285,18 @@ class ExportedTranslator:
     # ---- decodings -----------------------------------------------------------------------------
 
     def _jointly(self, documents, search: dict) -> List[List[List[Found]]]:
-        """Translate each window or document part as one sequence; return n-best lists by sentence.
+        """Translate each window or part of a document as one sequence.
 
-        Only the last sentence of a window is kept, but all sentences of a document part.
+        Of a window, only the translation of the last sentence is kept; of a part of a document, all
+        are kept.  If the best output has a wrong number of sentences, the window or part is
+        translated again, sentence by sentence.
+
+        Args:
+            documents: subwords of all sentences.
+            search: arguments for CTranslate2's ``translate_batch``.
+
+        Returns:
+            For each sentence of each document, its translations, the best first.
         """
         keeps_last = self._model.window_size is not None
         spans = [(d, *span) for d, words in enumerate(documents) for span in self._spans(words)]
@@ -300,22 +334,29 @@ class ExportedTranslator:
         return found
 
     def _different(self, outputs) -> List[Found]:
-        """Return the translations of a sentence without duplicates, the best first."""
+        """Return the translations of a sentence without duplicates, in the given order.
+
+        Args:
+            outputs: pairs of the subwords of a translation and its score, the best first.
+        """
         best = {}
         for words, score in outputs:
             best.setdefault(tuple(words), score)
         return [self._found(list(words), score) for words, score in best.items()]
 
     def _forced(self, documents, spans: list, search: dict) -> List[List[List[Found]]]:
-        """Translate, sentence by sentence, spans whose outputs had a wrong number of sentences.
+        """Translate windows or parts sentence by sentence, so that no sentence lacks a translation.
+
+        This is done where the output for a window or part of a document had a wrong number of
+        sentences.
 
         Args:
             documents: subwords of all sentences.
-            spans: document index, first sentence and (exclusive) end of each span.
-            search: options of the engine.
+            spans: document index, first sentence and (exclusive) end of each window or part.
+            search: arguments for CTranslate2's ``translate_batch``.
 
         Returns:
-            The translations of the sentences of each span.
+            For each window or part, the translations of each of its sentences, the best first.
         """
         sources = [self._source(documents[d], first, end - 1) for d, first, end in spans]
         counts = [end - first for _, first, end in spans]
@@ -336,9 +377,14 @@ class ExportedTranslator:
         return results
 
     def _sequential(self, documents, search: dict) -> List[List[List[Found]]]:
-        """Translate sentence by sentence, with earlier translations as prefix; return n-best lists.
+        """Translate documents sentence by sentence, with the earlier translations as prefix.
 
-        ``search`` has arguments for CTranslate2's ``translate_batch``.
+        Args:
+            documents: subwords of all sentences.
+            search: arguments for CTranslate2's ``translate_batch``.
+
+        Returns:
+            For each sentence of each document, its translations, the best first.
         """
         found: List[list] = [[] for _ in documents]
         written: List[list] = [[] for _ in documents]
@@ -357,13 +403,14 @@ class ExportedTranslator:
         """Translate the next sentence of each source, continuing the translation so far.
 
         Args:
-            sources: subwords of windows or document parts.
+            sources: subwords of windows or parts of documents.
             prefixes: subwords of the translations so far.
-            is_last: whether each sentence is the last of its source, so that it ends with ``</s>``.
+            is_last: True if the sentences are the last of their sources, so that their translations
+                end with ``</s>``; False if they end with a separator.
             search: arguments for CTranslate2's ``translate_batch``.
 
         Returns:
-            For each sentence, its translations as (subwords, score), the best first.
+            For each source, the translations of the sentence as (subwords, score), the best first.
         """
         end, other = END, self._model.separator
         if not is_last:
@@ -403,9 +450,18 @@ class ExportedTranslator:
 
     @staticmethod
     def _ranked(result, prefix: int, search: dict) -> list:
-        """Return the best hypotheses without the prefix, ranked by scores that do not include it.
+        """Remove the prefix from the hypotheses of a sentence, and rank them by corrected scores.
 
-        CTranslate2 includes the prefix in the length by which it divides scores.
+        CTranslate2 normalises a score by a length that includes the prefix; the corrected score is
+        normalised by the length of the sentence alone.
+
+        Args:
+            result: result of CTranslate2 for one source.
+            prefix: number of subwords in the prefix.
+            search: arguments for CTranslate2's ``translate_batch``.
+
+        Returns:
+            The best hypotheses as (subwords, score), at most ``num_hypotheses``.
         """
         power, ranked = search.get("length_penalty", 1), []
         for words, score in zip(result.hypotheses, result.scores):
@@ -415,10 +471,14 @@ class ExportedTranslator:
         return sorted(ranked, key=lambda each: -each[1])[: search["num_hypotheses"]]
 
     def _prefix(self, first: int, sentences: List[List[str]]) -> List[str]:
-        """Return the subwords that precede the next sentence: earlier translations with separators.
+        """Return the subwords that the decoder is given before it translates the next sentence.
 
-        They begin with ``<bod>`` if the model has this symbol and ``first``, the first sentence of
-        the window, begins a document.
+        These are the earlier translations, each followed by a separator.  ``<bod>`` precedes them
+        if the model has it and they begin a document.
+
+        Args:
+            first: index of the first sentence of the window or part.
+            sentences: translations of its sentences so far, as subwords.
         """
         words = (word for sentence in sentences for word in (*sentence, self._model.separator))
         return [*self._start(first), *words]

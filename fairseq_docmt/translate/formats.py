@@ -1,7 +1,9 @@
 """Formats of files with documents to translate; the output has the same format.
 
-Each class reads the documents of a file, and writes the file with their translations added.  The
-format is recognised by the content, as in the evaluation commands.
+There is a class for each format.  Its instances read the ``documents`` of a file, and ``pieces``
+yields the content of the output file.  ``holds_nbest`` says whether the output can have several
+translations of a segment, ``holds_system`` whether it can name the system.  The format of a file is
+recognised by its content, as in the evaluation commands.
 """
 
 import copy
@@ -26,7 +28,7 @@ class Document(NamedTuple):
 
     Attributes:
         id: name of the document in its file.
-        segments: texts to translate; an empty one has an empty translation.
+        segments: texts to translate; the translation of an empty text is empty.
         places: file and line of each segment, for messages.
     """
 
@@ -36,7 +38,13 @@ class Document(NamedTuple):
 
 
 class Hypothesis(NamedTuple):
-    """A translation of a segment, with its score, computed from base-2 log-probabilities."""
+    """A translation of a segment.
+
+    Attributes:
+        text: the translation.
+        score: score of the search, in base 2 as printed by ``fairseq-generate``.  If the segment
+            was cut into sentences, it is the sum of their scores.
+    """
 
     text: str
     score: float
@@ -50,8 +58,8 @@ class Layout(NamedTuple):
     """Rule by which a file of plain text is cut into documents.
 
     Attributes:
-        whole: whether the file is one document; if not, blank lines end documents.
-        docids: document id of each line, used instead of ``whole``; None without ``--docids``.
+        whole: True if the file is one document; False if blank lines separate documents.
+        docids: document id of each line, which overrides ``whole``; None without ``--docids``.
     """
 
     whole: bool = False
@@ -62,12 +70,15 @@ WITH_BLANK_LINES = Layout()
 
 
 class PlainText:
-    """Text with one segment per line; the output keeps blank lines.
+    """Plain text with one segment per line; the output keeps the blank lines.
 
     Args:
         text: content of the file.
         path: name of the file, for messages.
-        layout: where documents end.
+        layout: rule that tells where documents end.
+
+    Raises:
+        UserError: the number of document ids differs from the number of lines.
     """
 
     holds_nbest = False
@@ -104,7 +115,7 @@ class PlainText:
         document.places.append(place)
 
     def pieces(self, translations: Translations) -> Iterator[str]:
-        """Yield the lines of the translated file."""
+        """Yield the lines of the file, with translations in place of the source."""
         for number, (line, (document, segment)) in enumerate(zip(self.lines, self._of_line)):
             if document >= 0:
                 blanks = line[: len(line) - len(line.lstrip())]
@@ -114,9 +125,18 @@ class PlainText:
 
 
 class JsonLines:
-    """JSON lines; each record gets a field ``hypothesis``, and ``nbest`` for several translations.
+    """JSON lines; the output has the field ``hypothesis`` in each record.
 
-    A record without a segment number may be a whole document, whose lines are segments.
+    If several translations are wanted, each record of a single segment also gets the field
+    ``nbest`` with all of them and their scores.  A record without a segment number may be a whole
+    document, whose lines are its segments.
+
+    Args:
+        text, path: see :class:`PlainText`.
+        layout: not used.
+
+    Raises:
+        UserError: the records are invalid, or one has the field ``hypothesis`` already.
     """
 
     holds_nbest = True
@@ -143,7 +163,17 @@ class JsonLines:
 
 
 class Table:
-    """Tab-separated table with named columns; the output has a further column ``hypothesis``."""
+    """Tab-separated table with named columns; the output has a further column ``hypothesis``.
+
+    Each row is a segment.
+
+    Args:
+        text, path: see :class:`PlainText`.
+        layout: not used.
+
+    Raises:
+        UserError: the rows are invalid, or the table has the column ``hypothesis`` already.
+    """
 
     holds_nbest = False
     holds_system = False
@@ -171,7 +201,7 @@ class Table:
 
 
 def _of_rows(name: str, rows: List[Row]) -> Document:
-    """Return a document whose segments keep the order of ``rows``, whatever their numbers.
+    """Build a document from its segments, without sorting them by their numbers.
 
     Raises:
         UserError: two segments have the same number.
@@ -184,9 +214,13 @@ class WmtXml:
     """XML of the WMT shared tasks; each document gets a ``hyp`` element with its translation.
 
     Args:
-        text, path, layout: see :class:`PlainText`.
+        text, path: see :class:`PlainText`.
+        layout: not used.
         system: name of the system in ``hyp``.
         language: language of the translations (``lang`` of ``hyp``); None to leave it out.
+
+    Raises:
+        UserError: the XML is invalid, or a document has a translation by ``system`` already.
     """
 
     holds_nbest = False
@@ -237,12 +271,16 @@ class WmtXml:
 
 
 class Sgm:
-    """SGM of older WMT tasks; ``srcset`` is replaced by a ``tstset`` with the translations.
+    """SGM of older WMT tasks; a ``tstset`` with the translations replaces the ``srcset``.
 
     Args:
-        text, path, layout: see :class:`PlainText`.
-        system: value of ``sysid``.
-        language: value of ``trglang``; None to leave it out.
+        text, path: see :class:`PlainText`.
+        layout: not used.
+        system: name of the system (``sysid`` of ``tstset``).
+        language: language of the translations (``trglang``); None to leave it out.
+
+    Raises:
+        UserError: the SGM is invalid or has no ``srcset``.
     """
 
     holds_nbest = False
@@ -276,16 +314,20 @@ def read_source(
     system: str = "fairseq_docmt",
     language: Optional[str] = None,
 ):
-    """Read a file with documents to translate; return an instance of the class for its format.
+    """Read a file with documents to translate, after detecting its format from its content.
 
     Args:
         path: file, or ``-`` for standard input.
-        layout: where the documents of plain text end.
-        plain: whether to read the file as plain text without recognising its format.
+        layout: rule that tells where the documents of plain text end.
+        plain: True to read any content as plain text.
         system, language: see :class:`WmtXml`.
 
+    Returns:
+        Instance of the class for the format, such as :class:`PlainText`.
+
     Raises:
-        UserError: the file cannot be read, has no text, or has an unknown format.
+        UserError: the file cannot be read, has no text or is invalid, or its format is not
+            supported.
     """
     text = read_text("/dev/stdin" if path == "-" else path)
     path = "standard input" if path == "-" else path
@@ -314,7 +356,7 @@ def read_source(
 
 
 def _refuse_other(text: str, path: str) -> None:
-    """Raise a UserError if the text seems to be in a format other than plain text."""
+    """Raise a UserError if a text seems to be in a format that is not supported."""
     kind = unknown_format(text)
     if record_files.is_json(text):
         kind = "JSON in another form than one object per line"
@@ -333,14 +375,16 @@ def _refuse_field(is_there: bool, where: str) -> None:
 
 
 def _ordered(rows: Dict[str, List[Tuple[int, Row]]]):
-    """Return documents with their segments in the order of the segment numbers.
+    """Build the documents of a file of records, with segments in the order of their numbers.
+
+    Segments keep their order if they have no numbers, or if their numbers are not whole numbers.
 
     Args:
         rows: document id -> pairs of a record's index in the file and its :class:`Row`.
 
     Returns:
-        The documents; and, for each record of the file, the index of its document, the index of
-        its first segment in that document, and the list of its segments.
+        The documents, and a list that says where each record of the file went: the index of its
+        document, the index of its first segment in that document, and its segments.
     """
     documents, of_record = [], {}
     for name, given in rows.items():

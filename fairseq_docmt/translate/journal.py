@@ -1,4 +1,8 @@
-"""Journal of a translation: finished documents, kept beside the output until all are done."""
+"""Journal of a translation run: a file with the documents that are finished.
+
+It lies beside the output until all documents are translated.  If the run is interrupted, the next
+one continues from it.
+"""
 
 import fcntl
 import hashlib
@@ -11,7 +15,12 @@ from fairseq_docmt.translate.formats import Document, Hypothesis
 
 
 def fingerprint(values: dict, documents: Iterable[Document]) -> str:
-    """Return a checksum of a run's settings and segments, to recognise an interrupted run."""
+    """Return a checksum by which an interrupted run is recognised when it is repeated.
+
+    Args:
+        values: everything except the input that the translations depend on.
+        documents: the input.
+    """
     digest = hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode())
     for document in documents:
         digest.update(json.dumps(document.segments).encode())
@@ -19,18 +28,27 @@ def fingerprint(values: dict, documents: Iterable[Document]) -> str:
 
 
 class Finished(NamedTuple):
-    """A translated document: n-best lists of its segments, and warnings for the user."""
+    """A translated document.
+
+    Attributes:
+        translations: for each segment, its translations, the best first.
+        notes: warnings for the user.
+    """
 
     translations: List[List[Hypothesis]]
     notes: List[str]
 
 
 class Journal:
-    """File of JSON lines with the documents that are done, such as ``out.txt.partial``.
+    """Finished documents of a run, stored in a file of JSON lines such as ``out.txt.partial``.
 
     Args:
-        path: path of the file; if it exists, its documents need not be translated again.
-        run: checksum of the model, the options and the input.
+        path: path of the file.  If it exists, its documents are read and need not be translated
+            again.
+        run: checksum of the run, from :func:`fingerprint`.
+
+    Attributes:
+        found: index of a document -> the finished document.
 
     Raises:
         UserError: the file belongs to another run, is damaged or in use, or cannot be written.
@@ -56,7 +74,9 @@ class Journal:
             self._write({"run": run})
 
     def _read(self, run: str) -> int:
-        """Read finished documents; return the file position after the last complete line.
+        """Read the finished documents, and return the file position after the last complete line.
+
+        An incomplete last line, as a killed run may leave, is ignored.
 
         Raises:
             UserError: the file is damaged, or belongs to a run other than ``run``.
@@ -87,7 +107,7 @@ class Journal:
         return end
 
     def add(self, number: int, document: Finished) -> None:
-        """Write a finished document to the file.
+        """Write a finished document to the file, so that it need not be translated again.
 
         Args:
             number: index of the document among all documents of the run.
@@ -102,7 +122,11 @@ class Journal:
         os.fsync(self._stream.fileno())
 
     def close(self, keep: bool) -> None:
-        """Close the file; remove it unless it is to be kept and holds a document."""
+        """Close the file, and remove it unless it is still needed.
+
+        Args:
+            keep: True to keep the file for another run; a file without documents is removed anyway.
+        """
         if not (keep and self.found):
             os.remove(self._path)
         self._stream.close()

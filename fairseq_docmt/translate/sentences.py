@@ -1,4 +1,4 @@
-"""Cutting of segments into sentences that are short enough for a model."""
+"""Functions that cut segments into sentences short enough for a model."""
 
 import re
 from typing import Callable, List, NamedTuple
@@ -19,10 +19,10 @@ def is_without_spaces(language: str) -> bool:
 
 
 def splitter(language: str) -> Callable[[str], List[str]]:
-    """Return a function that cuts a text into sentences.
+    """Return a function that cuts a text into sentences by the rules of a language.
 
-    Chinese and Japanese are cut after full stops, question and exclamation marks; other languages
-    by spaCy's rules, which know abbreviations of the language.
+    Chinese and Japanese texts are cut after full stops, question marks and exclamation marks.  For
+    other languages, the rules of spaCy are used, which know abbreviations of the language.
 
     Raises:
         UserError: spaCy does not support the language.
@@ -50,10 +50,17 @@ def splitter(language: str) -> Callable[[str], List[str]]:
 
 
 def _repaired(text: str, starts: List[int]) -> List[str]:
-    """Cut a text at the sentence starts that spaCy found, with corrections at quotes.
+    """Cut a text at the sentence starts that spaCy found, after correcting them at quotes.
 
-    spaCy leaves an opening quote or bracket at the end of the sentence before, and cuts after
-    direct speech in the middle of a sentence ("Why?" he asked).
+    spaCy leaves an opening quote or bracket at the end of the previous sentence.  It also cuts
+    after direct speech in the middle of a sentence ("Why?" he asked).
+
+    Args:
+        text: the text.
+        starts: character position of the start of each sentence.
+
+    Returns:
+        The sentences.
     """
     found = [0]
     for start in starts[1:]:
@@ -68,8 +75,8 @@ class Parts(NamedTuple):
     """A segment cut into sentences, which are translated one by one.
 
     Attributes:
-        sentences: sentences, or pieces of sentences that were too long.
-        cut: number of sentences that were too long for the model and had to be cut.
+        sentences: sentences; a sentence that was too long for the model is replaced by its pieces.
+        cut: number of sentences that were too long.
     """
 
     sentences: List[str]
@@ -77,7 +84,7 @@ class Parts(NamedTuple):
 
 
 def parts_of(segment: str, split: Callable[[str], List[str]], fits: Callable[[str], bool]) -> Parts:
-    """Cut a segment into sentences, and cut overlong sentences at clauses or words.
+    """Cut a segment into sentences, and cut those that are too long for the model into pieces.
 
     Args:
         segment: text of one line, possibly empty.
@@ -95,7 +102,11 @@ def parts_of(segment: str, split: Callable[[str], List[str]], fits: Callable[[st
 
 
 def _pieces(sentence: str, fits: Callable[[str], bool]) -> List[str]:
-    """Cut a sentence near its middle, repeatedly, until all pieces fit the model."""
+    """Cut a sentence near its middle, and cut the halves again until all pieces fit the model.
+
+    The best place for a cut is after a semicolon or colon, then after a comma, then at a space.  If
+    there is none near the middle, a word is cut.
+    """
     if fits(sentence) or len(sentence) < 2:
         return [sentence]
     middle = len(sentence) // 2

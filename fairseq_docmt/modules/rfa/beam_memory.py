@@ -1,10 +1,10 @@
 """Constant-size state of causal linear attention for beam search.
 
-A separate state matrix for each beam would be copied whenever beams are reordered, that is, at
-every step. Here the beams of a sentence share the keys and values written by any of them, and each
-beam has a row of weights that selects its own history. Reordering beams reorders only these
-weights. The latest tokens are stored one by one; when their buffer is full they are merged into one
-summary for each beam.
+If every beam had its own state matrix, these matrices would be copied whenever beams are reordered,
+that is, at every step. Here the beams of a sentence share the keys and values that any of them has
+written. Each beam has a row of weights that selects its own history, and only these weights are
+reordered. The latest tokens are stored one by one in a buffer; when it is full, they are merged
+into one summary for each beam.
 """
 
 from typing import NamedTuple, Optional, Tuple
@@ -22,19 +22,23 @@ RECENT_TOKENS = 32
 
 
 class BeamMemory(NamedTuple):
-    """State of one layer for H heads, B sentences, N beams, F features, value size D.
+    """Keys and values that one decoder layer has read, for B sentences with N beams each.
+
+    Older tokens are kept as M summaries per sentence. The recent tokens of all beams, up to E, are
+    kept one by one in buffers, which are None if there are no recent tokens.
+
+    Further sizes are H heads, F features and value size D.
 
     Attributes:
-        sums: (H, B, M, F, D) M summaries shared by the beams of a sentence: sums of products of
-            key features and values, in at least single precision.
+        sums: (H, B, M, F, D) sums of products of key features and values, in at least single
+            precision. The beams of a sentence share its summaries.
         norms: (H, B, M, F) sums of key features, in at least single precision.
         shares: (1 or H, B, N, M) weight of each summary for each beam; in at least single precision
             with a gate.
         rounded: (H, B, M * F, D) ``sums`` in the precision of the model, used for reading.
         rounded_norms: (H, B, M * F) ``norms`` in the precision of the model, used for reading.
-        keys: (H, B, E, F) buffer for the key features of up to E recent tokens of all beams,
-            written in place.
-        values: (H, B, E, D) buffer for the values of these tokens.
+        keys: (H, B, E, F) buffer for key features, written in place.
+        values: (H, B, E, D) buffer for values, written in place.
         weights: (1 or H, B, N, E) weight of each recent token for each beam.
         used: number of used columns of the buffers.
     """
@@ -51,11 +55,10 @@ class BeamMemory(NamedTuple):
 
     @classmethod
     def of(cls, summary: Summary, weight_heads: int, dtype: torch.dtype) -> "BeamMemory":
-        """Create a state with one row per sentence from a summary of the tokens read so far.
+        """Create the memory that holds the tokens of a summary, with one beam per sentence.
 
         Args:
-            summary: sums (H, B, F, D) and norms (H, B, F) of these tokens, for H heads, B
-                sentences, F features and value size D.
+            summary: sums (H, B, F, D) and norms (H, B, F) of the tokens read so far.
             weight_heads: H if each head has its own gate, 1 if all heads share one, 0 without a
                 gate.
             dtype: precision of the model.
@@ -71,7 +74,7 @@ class BeamMemory(NamedTuple):
 
     @classmethod
     def empty(cls, like: Tensor, values: int, weight_heads: int) -> "BeamMemory":
-        """Create an empty state.
+        """Create the memory before the first token.
 
         Args:
             like: (H, B, N, F) key features, which give the number of heads, sentences and beams.
@@ -99,8 +102,8 @@ class BeamMemory(NamedTuple):
         """Return the memory with one more token per beam.
 
         Args:
-            phi_k: (H, B, N, F) key features, F for each head and beam.
-            v: (H, B, N, D) values of size D.
+            phi_k: (H, B, N, F) key features of the tokens.
+            v: (H, B, N, D) values of the tokens.
         """
         memory = self
         if self.keys is None:
@@ -126,11 +129,11 @@ class BeamMemory(NamedTuple):
         """Attend from one query per beam to the beam's history.
 
         Args:
-            phi_q: (H, B, N, F) query features, F for each of H heads, B sentences and N beams.
+            phi_q: (H, B, N, F) features of the queries.
             floor: minimum denominator.
 
         Returns:
-            (H, B, N, D) output of attention, with the size D of the values.
+            (H, B, N, D) output of attention.
         """
         if self.used > 0 and step_kernels.can_serve(phi_q, self.rounded, self.keys, self.values):
             return self._read_by_kernel(phi_q, floor)
@@ -163,10 +166,10 @@ class BeamMemory(NamedTuple):
         )
 
     def decay(self, gate: Tensor) -> "BeamMemory":
-        """Return the memory with each beam's history multiplied by its gate.
+        """Return the memory with the history of each beam multiplied by a gate.
 
         Args:
-            gate: (H, B, N) gates; (1, B, N) if all heads share a gate.
+            gate: (H, B, N) gate of each beam; (1, B, N) if all heads share a gate.
         """
         gate = gate.unsqueeze(-1)
         weights = None if self.weights is None else self.weights * gate
@@ -187,7 +190,10 @@ class BeamMemory(NamedTuple):
         return self._of_summaries(sums, norms, ones, self.rounded.dtype)
 
     def _summaries_of_beams(self) -> Tuple[Tensor, Tensor]:
-        """Copy the summary of each beam, or zeros for a beam without a summary.
+        """Return a copy of the summary of each beam, multiplied by its weight.
+
+        Each beam has exactly one summary with a weight other than 0. If there are no summaries yet,
+        the result is zero.
 
         Returns:
             (H, B, N, F, D) sums and (H, B, N, F) norms, as in :class:`BeamMemory`.
@@ -206,8 +212,8 @@ class BeamMemory(NamedTuple):
     def _tokens_of_beams(self) -> Tuple[Tensor, Tensor, Tensor]:
         """Collect the recent tokens of each beam from the buffers, one for each of S steps.
 
-        Of the N tokens written in a step, each beam has exactly one in its history; the others have
-        weight 0.
+        The N beams of a sentence write N tokens in a step. Exactly one of them belongs to the
+        history of a given beam; the others have weight 0 for this beam.
 
         Returns:
             Keys (H, B, N, S, F), values (H, B, N, S, D) and weights (1 or H, B, N, S).
@@ -224,7 +230,10 @@ class BeamMemory(NamedTuple):
         return keys[:, sentences, steps, column], values[:, sentences, steps, column], weights
 
     def reorder(self, rows: BeamRows) -> "BeamMemory":
-        """Select sentences, and reorder, repeat or drop their beams, as ``rows`` requires."""
+        """Return the memory for a new order of sentences and beams.
+
+        The new order, ``rows``, may leave out sentences, and may repeat or leave out their beams.
+        """
         if rows.local is None:
             memory = self if self.used == 0 else self.merged()
             shares = memory.shares.expand(-1, -1, rows.beams, -1)
@@ -241,16 +250,19 @@ class BeamMemory(NamedTuple):
         return memory._replace(rounded=for_few_queries(memory.rounded, memory.rounded.dtype))
 
     def as_summary(self) -> Summary:
-        """Return the history of each beam as sums (H, B * N, F, D) and norms (H, B * N, F)."""
+        """Summarise the history of each beam.
+
+        Each beam becomes a row: the sums are (H, B * N, F, D) and the norms (H, B * N, F).
+        """
         memory = self.merged()
         return Summary(memory.sums.flatten(1, 2), memory.norms.flatten(1, 2))
 
 
 def _shares(weight_heads: int, shape: Tuple[int, ...], dtype: torch.dtype, exact: Tensor) -> Tensor:
-    """Return the initial weights, all ones, with which each beam reads the shared summaries.
+    """Return the initial weights with which each beam reads the shared summaries: all ones.
 
-    With a gate the weights become products of gate values and need at least single precision;
-    without a gate they are only ever 0 or 1, so the precision of the model is sufficient.
+    With a gate the weights become products of gate values and need at least single precision.
+    Without a gate they are only ever 0 or 1, so the precision of the model is sufficient.
 
     Args:
         weight_heads: number of gates, 0 without a gate.

@@ -24,8 +24,8 @@ class FeatureOptions(NamedTuple):
         random_vectors: number of random vectors of each head; there are twice as many features.
         feature_map: ``sincos`` or ``positive``.
         pool_size: number of random matrices to draw from in training.
-        floor: minimum denominator; None for the default of the feature map.
-        shared_pool: whether the matrices come from :class:`SharedMatrices`.
+        floor: minimum of the denominator of attention; None for the default of the feature map.
+        shared_pool: whether all layers draw their matrices from one :class:`SharedMatrices`.
     """
 
     random_vectors: int
@@ -57,7 +57,7 @@ class SharedMatrices(nn.Module):
         self.register_buffer("pool", pool)
 
     def draw(self) -> List[Tensor]:
-        """Draw random matrices for one forward pass; return a tensor (H, d, D) for each layer.
+        """Return a list with the random matrices of each layer, (H, d, D), for one forward pass.
 
         H is the number of heads, d the head size and D the number of random vectors.
         """
@@ -70,13 +70,15 @@ class SharedMatrices(nn.Module):
 
 
 class RandomFeatureMap(nn.Module):
-    """Random feature map of queries and keys of each head.
+    """Random feature map for the queries and keys of each attention head.
 
-    Vectors are scaled to unit length and divided by a learned temperature of the head; the kernel
-    is ``exp(q . k / temperature^2)``. In training, each forward pass draws a matrix for every head
-    from a pool; otherwise the first matrices of the pool are used. The pool is a buffer, drawn
-    at initialisation and saved in checkpoints. If the layers share a pool
-    (:class:`SharedMatrices`), this module has no pool.
+    Vectors are first scaled to unit length and divided by a learned temperature of the head. The
+    dot product of their features estimates, up to a constant factor, the kernel
+    ``exp(q . k / temperature^2)`` of unit vectors q and k.
+
+    In training, each forward pass draws a random matrix for every head from a pool; otherwise the
+    first matrices of the pool are used. The pool is a buffer, drawn at initialisation and saved in
+    checkpoints. If the layers share a pool (:class:`SharedMatrices`), this module has no pool.
 
     Args:
         heads: number of attention heads.
@@ -112,7 +114,7 @@ class RandomFeatureMap(nn.Module):
         return self.pool[chosen.to(self.pool.device)]
 
     def forward(self, x: Tensor, matrices: Tensor) -> Tensor:
-        """Compute (H, R, 2 D) features of R vectors per head.
+        """Compute the (H, R, 2 D) features of R vectors per head.
 
         Args:
             x: (H, R, d) queries or keys of H heads.

@@ -1,9 +1,9 @@
-"""Encoder, causal and cross random feature attention with a sentential gate (Wu et al. 2022).
+"""Random feature attention of encoder and decoder, with a sentential gate (Wu et al. 2022).
 
-Parameters keep the names of fairseq's attention, so they can come from a trained transformer.
+Parameters have the names of fairseq's attention, so they can come from a trained transformer.
 
-Shapes: H heads of size d, B sentences, N beams, T target or S source tokens, model dimension C,
-F features, D random vectors.
+Shapes: H heads of size d, B sentences, N beams, T target or S source tokens, model dimension C, F
+features, D random vectors.
 """
 
 from typing import Callable, NamedTuple, Optional, Tuple
@@ -33,10 +33,10 @@ BIAS = {"decay": 2.0, "average": 0.0}
 
 
 class SentenceWeights(NamedTuple):
-    """Decay and token weights of H gates for T tokens and the token that will follow them.
+    """Decay and token weights that a sentential gate gives to T tokens and to the token after them.
 
-    The following token needs its own entries, as it starts a sentence if the last token is a
-    separator.
+    The token after them has its own entries because it starts a sentence if the last token is a
+    separator. H is the number of gates.
 
     Attributes:
         log_decay: (H, B, T + 1) logarithm of the gate ``f_t``; 0 except at the first token of a
@@ -71,7 +71,7 @@ class SentenceGate(nn.Module):
         nn.init.constant_(self.linear.bias, bias)
 
     def log_gate(self, x: Tensor) -> Tensor:
-        """Compute the logarithm of the H gates, (..., H), from the separators' states (..., C).
+        """Compute the logarithms of the H gates, (..., H), from the states of separators, (..., C).
 
         The result has at least single precision.
         """
@@ -86,8 +86,8 @@ class SentenceGate(nn.Module):
         Args:
             x: (B, T, C) representations.
             separators: (B, T) True at separators.
-            token_weight: (H, B, 1) token weight of the sentence already begun, for H gates; None
-                at the start of a document.
+            token_weight: (H, B, 1) token weight of the sentence that has begun before these tokens,
+                for H gates; None at the start of a document.
         """
         at_separators = self.log_gate(x).permute(2, 0, 1).masked_fill(~separators, 0.0)
         log_decay = F.pad(at_separators, (1, 0))
@@ -139,7 +139,10 @@ class CausalState(NamedTuple):
     token_weight: Optional[Tensor]
 
     def reorder(self, rows: BeamRows) -> "CausalState":
-        """Select sentences, and reorder, repeat or drop their beams, as ``rows`` requires."""
+        """Return the state for a new order of sentences and beams.
+
+        The new order, ``rows``, may leave out sentences, and may repeat or leave out their beams.
+        """
         weight = self.token_weight
         if weight is not None and rows.sentences is not None:
             weight = weight.index_select(1, rows.sentences)
@@ -159,9 +162,10 @@ class CausalRFA(_RFA):
         return 0 if self.gate is None else self.gate.linear.out_features
 
     def _features(self, x: Tensor, matrices: Optional[Tensor]) -> Tuple[Tensor, Tensor, Tensor]:
-        """Compute query features, key features and values of H heads, each (H, rows, ...).
+        """Return the query features, key features and values of inputs ``x``, (..., C).
 
-        ``matrices`` are as in :meth:`forward`.
+        Each has shape (H, rows, F) or, for values, (H, rows, d), with all leading dimensions of
+        ``x`` as rows. ``matrices`` are the random matrices, as in :meth:`forward`.
         """
         matrices = self.feature_map.draw() if matrices is None else matrices
         phi_q = self.feature_map(self._by_head(self.q_proj(x)), matrices)
@@ -180,24 +184,26 @@ class CausalRFA(_RFA):
         bsz: Optional[int] = None,
         keep_log_decay: Optional[Callable[[Tensor], None]] = None,
     ) -> Tuple[Tensor, Optional[CausalState]]:
-        """Attend over whole sequences, or in a single step.
+        """Attend from each target token to itself and all earlier tokens.
+
+        Inputs are whole sequences or, in a step of beam search, one token of each beam.
 
         Args:
             x: (B, T, C) input; in a single step (B * N, C), the N beams of a sentence adjacent.
             padding: (B, T) True at padding; None without padding.
             before: state before the first token, with one beam per sentence for whole sequences and
                 N beams for a single step; None to start without history.
-            need_state: whether to return the state after the last token.
+            need_state: whether to return the state after whole sequences.
             separators: (B, T) True at separators, required with a gate. In a single step (B * N,),
                 or None if no token is a separator.
             matrices: (H, d, D) random matrices, None to draw from the layer's own pool.
             bsz: number of sentences B, required in a single step.
-            keep_log_decay: callback for whole sequences that gets the (H or 1, B, T) logarithm of
-                the gates; or None.
+            keep_log_decay: function that is called with the (H or 1, B, T) logarithms of the gates
+                of whole sequences, if there is a gate; or None.
 
         Returns:
-            Output of the shape of ``x``, and the new state (None for whole sequences without
-            ``need_state``).
+            Output of the shape of ``x``, and the state after the last token (None for whole
+            sequences without ``need_state``).
         """
         if x.dim() == 2:
             return self._step(x, bsz, separators, before, matrices)
@@ -241,10 +247,12 @@ class CausalRFA(_RFA):
         state: Optional[CausalState],
         matrices: Optional[Tensor] = None,
     ) -> Tuple[Tensor, CausalState]:
-        """Attend from one new token of each beam; the arguments are those of :meth:`forward`.
+        """Attend from one new token of each beam to itself and the beam's history.
+
+        The arguments are those of :meth:`forward`; ``state`` is the state before the new tokens.
 
         Returns:
-            (B * N, C) output and the new state.
+            (B * N, C) output and the state after the new tokens.
         """
         phi_q, phi_k, v = (y.unflatten(1, (bsz, -1)) for y in self._features(x, matrices))
         if state is None:
@@ -269,15 +277,17 @@ class CausalRFA(_RFA):
 
 
 class SourceFeatures(NamedTuple):
-    """Source for cross attention: its summary, or keys and values where these are cheaper to read.
+    """Projected source for cross attention: either a summary, or the keys and values of all tokens.
+
+    A short source is cheaper to read token by token than as a summary.
 
     Attributes:
         summary: summary of all source tokens; None if keys and values are stored instead.
         keys: (H, B, S, F) F key features for each of H heads; None with a summary.
         values: (H, B, S, d) values; None with a summary.
         weights: (H, B, S) key weights; None with a summary.
-        matrices: (H, d, D) matrices of D random vectors for the key features; queries must use
-            the same.
+        matrices: (H, d, D) matrices of D random vectors for the key features; queries must use the
+            same.
     """
 
     summary: Optional[Summary]
@@ -287,7 +297,7 @@ class SourceFeatures(NamedTuple):
     matrices: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "SourceFeatures":
-        """Select the source features of the sentences at the indices ``sentences``, (n,)."""
+        """Select the source features of the sentences with the indices ``sentences``, (n,)."""
 
         def take(x):
             return None if x is None else x.index_select(1, sentences)
@@ -309,11 +319,11 @@ class CrossRFA(_RFA):
     """Cross attention of every query to all source tokens, with random features.
 
     Args:
-        rescale: whether to weight each key by ``exp(|k|^2 / (2 d t^2))``, with head size d and
-            temperature t of the head, divided by the largest such factor in the batch row. This
-            restores the factor of the kernel that is lost when keys are scaled to unit length
-            (authors' code).
-        padding_counts: whether padding is included in the search for the largest factor, as in the
+        rescale: whether to multiply the weight of each key k by ``exp(|k|^2 / (2 d t^2))``, with
+            head size d and temperature t of the head. This factor of the kernel is lost when keys
+            are scaled to unit length (authors' code). It is divided by the largest such factor in
+            the batch row.
+        padding_counts: whether the search for the largest factor includes padding, as in the
             authors' code.
     """
 
@@ -353,10 +363,10 @@ class CrossRFA(_RFA):
         return SourceFeatures(None, phi_k, values, weights, matrices)
 
     def _key_weights(self, k, source, padding, separators) -> Tensor:
-        """Compute the (H, B, S) weights of keys ``k`` (H, B, S, d); weights of padding are 0.
+        """Return the (H, B, S) weights of keys ``k``, (H, B, S, d); padding has weight 0.
 
         A weight is the product of the rescaling factor, the decay by the gate, the token weight and
-        the constant factor of key features.
+        the constant factor of key features. For the other arguments, see :meth:`project_source`.
         """
         log_weights = torch.zeros_like(k[..., 0], dtype=at_least_single(k.dtype))
         if self.rescale:
@@ -379,12 +389,12 @@ class CrossRFA(_RFA):
         return weights if token_weight is None else weights * token_weight[..., :-1]
 
     def forward(self, x: Tensor, memory: SourceFeatures, **_) -> Tensor:
-        """Attend from target tokens to a source.
+        """Attend from target tokens to all tokens of their source.
 
         Args:
             x: (B, T, C) target tokens; in a single step (B * N, C), the N beams of a sentence
                 adjacent.
-            memory: the source, see :meth:`project_source`.
+            memory: projected source, see :meth:`project_source`.
 
         Returns:
             Output of the shape of ``x``.

@@ -21,7 +21,7 @@ from fairseq_docmt.modules.rfa.rfa_attention import (
 
 
 def feature_options(cfg, random_vectors: int, shared_pool: bool = False) -> FeatureOptions:
-    """Return the options of random feature attention.
+    """Select the options of random feature attention from the options of a model.
 
     Args:
         cfg: options of the model.
@@ -73,9 +73,9 @@ class RFADecoderLayer(DecoderLayer):
 class RFATransformerDecoder(StatefulDecoder):
     """Transformer decoder with random feature attention (Wu et al. 2022).
 
-    For whole sequences the extra outputs include ``log_decay``, the (layers, H, B, T) logarithm of
-    the sentential gate before each token. H is the number of gates: one per head, or 1 for a shared
-    gate. Without a gate ``log_decay`` is None.
+    For whole sequences, the extra outputs include ``log_decay``: (layers, H, B, T) logarithms of
+    the sentential gates, which are 0 except at the first token of a sentence. H is the number of
+    gates: one per head, or 1 for a shared gate. Without a gate ``log_decay`` is None.
     """
 
     layer_class = RFADecoderLayer
@@ -95,14 +95,18 @@ class RFATransformerDecoder(StatefulDecoder):
         return SharedMatrices(*sizes, options, same=cfg.same_matrices_in_decoding)
 
     def _draw(self, shared: Optional[SharedMatrices]) -> list:
-        """Return random matrices for each layer; None for each layer if there is no shared pool."""
+        """Return a list with the random matrices of each layer, drawn from a shared pool.
+
+        If there is no shared pool, the list has None for each layer, which then draws from its own
+        pool.
+        """
         return [None] * len(self.layers) if shared is None else shared.draw()
 
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """Compute features by linear-time attention over whole sequences (teacher forcing).
 
-        The only extra output is ``log_decay``, the logarithm of the sentential gates;
-        ``weights_of`` has no effect.
+        The only extra output is ``log_decay``, the logarithms of the sentential gates. There are no
+        attention weights, so ``weights_of`` has no effect.
         """
         source, padding, separators = batch_first_source(encoder_out)
         causal, cross = self._draw(self.causal_matrices), self._draw(self.cross_matrices)
@@ -120,9 +124,9 @@ class RFATransformerDecoder(StatefulDecoder):
         return x, {"log_decay": log_decay}
 
     def init_layers(self, encoder_out):
-        """Return the initial state of each layer, with its source features, and None.
+        """Return the initial state of each layer, and None because the layers share no state.
 
-        States have one row per sentence. None means that the layers share no state.
+        Each state has one row per sentence and includes the projected source.
         """
         source, padding, separators = batch_first_source(encoder_out)
         layers = [
@@ -132,10 +136,12 @@ class RFATransformerDecoder(StatefulDecoder):
         return layers, None
 
     def marks(self, tokens, rest):
-        """Return additional layer inputs for (rows, T) tokens, and None, as layers share no state.
+        """Return the keyword arguments that the layers need for new tokens, and None.
 
-        The inputs are the separator mask (None without a gate) and the random matrices of each
-        layer. ``rest`` is the state that layers would share, always None here.
+        The arguments are ``separators``, the separator mask of the tokens (None without a gate),
+        and ``matrices``, a list with the random matrices of each layer. The layers share no state:
+        the second result, which would be the shared state after these tokens, is None, and so is
+        ``rest``.
         """
         separators = self._separators(tokens)
         return {"separators": separators, "matrices": self._draw(self.causal_matrices)}, None
@@ -149,7 +155,7 @@ class RFATransformerDecoder(StatefulDecoder):
             state: state before these tokens.
 
         Returns:
-            (rows, C) features, new layer states, and None, as the layers share no state.
+            (rows, C) features, new layer states, and None because the layers share no state.
         """
         marks, _ = self.marks(tokens, None)
         if marks["separators"] is not None and not marks["separators"].any():

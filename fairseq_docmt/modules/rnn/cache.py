@@ -26,7 +26,7 @@ TRACE = "trace of the search"
 
 
 class CacheGate(nn.Module):
-    """Gate of the cache (equation 8): ``sigmoid(U s + V c + W m)``.
+    """Gate that decides how much is read from the cache: ``sigmoid(U s + V c + W m)`` (equation 8).
 
     Args:
         hidden_size: size of states s and of vectors m read from the cache.
@@ -43,19 +43,19 @@ class CacheGate(nn.Module):
 
 
 class Lookup(NamedTuple):
-    """Contents of B caches with I slots, and products that all decoding steps reuse.
+    """Contents of B caches with I slots, and products with them that all decoding steps reuse.
 
-    An attention context is a weighted sum of source states, so its projections are the same sum of
-    projected source states, which are computed once for all beams and steps. The same holds for
-    values read from the cache.
+    An attention context is a weighted sum of source states, so its projection is the same sum of
+    projected source states. These are computed once for all beams and steps. The same holds for
+    vectors read from the cache, which are weighted sums of slot values.
 
     Attributes:
         words: (B, I) words in the slots.
         values: (B, I, d) values in the slots.
         likeness: (B, S, I) dot products of the S source states with the keys of the slots.
-        gates: (B, S + I, g) source states, then slot values, projected for a gate of size g. If
-            I > 2 S, only projected source states, (B, S, g), because it is then cheaper to project
-            the vector read from the cache at each step.
+        gates: (B, S + I, g) source states, then slot values, projected for a gate of size g. With
+            more than 2 S slots, only the projected source states, (B, S, g): it is then cheaper to
+            project the vectors read from the cache at each step.
         filled: (B, 1, 1) 0 for an empty cache, otherwise 1.
     """
 
@@ -67,7 +67,13 @@ class Lookup(NamedTuple):
 
     @classmethod
     def of(cls, cache: Cache, sources: Tensor, gate: CacheGate) -> "Lookup":
-        """Compare caches with (B, S, context_size) source states, and project both for the gate."""
+        """Compute the products of caches and source states, and project both for the gate.
+
+        Args:
+            cache: caches of B documents.
+            sources: (B, S, context_size) source states.
+            gate: gate of the cache.
+        """
         # The number of queries of all beams and steps is typically at least this.
         gates = gate.of_context(sources)
         if cache.words.size(1) <= 2 * sources.size(1):
@@ -77,15 +83,18 @@ class Lookup(NamedTuple):
 
     @property
     def has_slot_gates(self) -> bool:
-        """Whether ``gates`` has rows for the slot values, after those for the source states."""
+        """Whether ``gates`` has the projected slot values, in addition to the source states."""
         return self.gates.size(1) > self.likeness.size(1)
 
     def of_sentences(self, sentences: Tensor) -> "Lookup":
-        """Return the lookups of the sentences with the indices ``sentences``, (n,)."""
+        """Select the lookups of the sentences with the indices ``sentences``, (n,)."""
         return Lookup(*(x.index_select(0, sentences) for x in self))
 
     def read(self, hidden: Tensor, attention: Tensor, gate: CacheGate):
-        """Match contexts with slots (equation 5), read values and compute the gate (equation 8).
+        """Read the caches with attention contexts as queries, and compute the gate.
+
+        The attention contexts result from the weights ``attention``. They are compared with the
+        keys of the slots (equation 5). The gate is that of equation 8.
 
         Args:
             hidden: (rows, T, d) decoder states.
@@ -113,16 +122,19 @@ class Lookup(NamedTuple):
 
 
 def _doc_state_of(cache: Cache) -> DocumentState:
-    """Convert a cache to a document state."""
+    """Return the document state that passes a cache on to the next sentences.
+
+    Each tensor of the cache is stored under its field name with the prefix ``cache.``.
+    """
     return {PREFIX + name: value for name, value in cache._asdict().items()}
 
 
 class CacheDecoder(GRUDecoder):
     """GRU decoder with a cache of earlier attention contexts, states and words.
 
-    The recurrence is independent of the cache, so with teacher forcing the states of all sentences
-    are computed first. The sentences of each document are then written to its cache one after
-    another, and then all sentences read, in parallel, what their caches held before them.
+    The recurrence is independent of the cache. With teacher forcing, the states of all sentences
+    are therefore computed first. The sentences of each document are then written to its cache one
+    after another. Finally all sentences read, in parallel, what their caches held before them.
 
     Args:
         *args: see :class:`~fairseq_docmt.modules.rnn.gru_decoder.GRUDecoder`.
@@ -131,7 +143,7 @@ class CacheDecoder(GRUDecoder):
             (section 4.4).
         overwrite: whether a word that is already in the cache is written to its slot; otherwise
             every token gets a slot of its own.
-        begin_of_document: index of ``<bod>``, which is not written; -1 for none.
+        begin_of_document: index of ``<bod>``, which is not written to the cache; -1 for none.
     """
 
     def __init__(
@@ -155,7 +167,8 @@ class CacheDecoder(GRUDecoder):
     ):
         """Return (rows, T, vocabulary) logits, or features if requested, and extra outputs.
 
-        For whole sequences the extra outputs include ``doc_state``, the new document state.
+        With shallow fusion the logits are log-probabilities. For whole sequences the extra outputs
+        include ``doc_state``, the new document state.
         """
         features, extra = self.extract_features(prev_output_tokens, encoder_out, incremental_state)
         if features_only:
@@ -164,7 +177,10 @@ class CacheDecoder(GRUDecoder):
         return self._mixed(logits, *extra["recall"]) if "recall" in extra else logits, extra
 
     def init_state(self, encoder_out: dict) -> GRUState:
-        """Return the state before the first token, with the caches from earlier sentences."""
+        """Return the state before the first token, with the caches filled by earlier sentences.
+
+        With deep fusion, the caches are left out if all of them are empty.
+        """
         stream, state = encoder_out["stream"], super().init_state(encoder_out)
         cache = self._incoming_state(stream).emptied(stream.starts)
         # Shallow fusion returns log-probabilities also with an empty cache.
@@ -175,8 +191,9 @@ class CacheDecoder(GRUDecoder):
     def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
         """Compute (rows, T, E) features, where each sentence reads the cache of earlier sentences.
 
-        E is the embedding size. Extra outputs include the attention weights ``attn`` [(rows, T,
-        S)]; for whole sequences also ``doc_state``, the new document state.
+        E is the embedding size. With an incremental state, only the last token is read. Extra
+        outputs include the attention weights ``attn`` [(rows, T, S)]; for whole sequences also
+        ``doc_state``, the new document state.
         """
         if incremental_state is not None:
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state)
@@ -202,15 +219,19 @@ class CacheDecoder(GRUDecoder):
         return stream.at_loss(features), extra
 
     def _lookup(self, cache: Cache, state: GRUState) -> Lookup:
-        """Compare each row's cache with the row's source states, as :meth:`Lookup.of` does."""
+        """Return the :class:`Lookup` of each row, from its cache and its source states.
+
+        The source states of a sentence are repeated for its beams.
+        """
         sources = state.source.states.repeat_interleave(state.beams, dim=0)
         return Lookup.of(cache, sources, self.cache_gate)
 
     def prefill(self, new_tokens, encoder_out, incremental_state):
-        """Read (B, T) right-padded tokens in a single pass; update the incremental state.
+        """Read (B, T) right-padded tokens in a single pass and update the incremental state.
 
-        If the first call reads a single token, as in a search, all calls are recorded for
-        :meth:`next_doc_state`.
+        If the first call reads a single token, as in a search, the states and attention weights of
+        all calls are recorded, so that :meth:`next_doc_state` need not compute them again. For the
+        results, see :meth:`GRUDecoder.prefill`.
         """
         if stored_state(incremental_state) is None and new_tokens.size(1) == 1:
             trace = SearchTrace(len(encoder_out["stream"].starts))
@@ -234,7 +255,7 @@ class CacheDecoder(GRUDecoder):
     def next_doc_state(self, prev_output_tokens: Tensor, encoder_out: dict) -> DocumentState:
         """Return the document state after finished translations, given as decoder input (rows, T).
 
-        Decoder states are reused if the preceding search has computed them.
+        Decoder states are not computed again if the preceding search has recorded them.
         """
         trace = encoder_out["remembered"].get("trace")
         found = trace and trace.find(prev_output_tokens, self.padding_idx)
@@ -250,11 +271,11 @@ class CacheDecoder(GRUDecoder):
         """Return the caches and slot probabilities of consecutive sentences, for analysis.
 
         Args:
-            prev_output_tokens: (K, T) K consecutive sentences of one document sequence.
+            prev_output_tokens: (K, T) decoder input of K consecutive sentences of one lane.
             encoder_out: encoder output of these sentences.
 
         Returns:
-            Cache read by each of the K sentences, and (K, T, I) probabilities of its I slots
+            The cache that each of the K sentences reads, and (K, T, I) probabilities of its I slots
             (equation 5).
         """
         _, hidden, contexts, _ = self._without_cache(prev_output_tokens, encoder_out)
@@ -287,6 +308,12 @@ class CacheDecoder(GRUDecoder):
 
         The batch has K consecutive sentences of each of B lanes (document sequences).
 
+        Args:
+            stream: layout of the batch, and the document state before it.
+            tokens: (rows, T) decoder input.
+            hidden: (rows, T, d) decoder states, written as values.
+            contexts: (rows, T, context_size) attention contexts, written as keys.
+
         Returns:
             The cache that each of the K * B rows reads, and the caches of the B lanes after the
             batch.
@@ -318,8 +345,9 @@ class CacheDecoder(GRUDecoder):
 
     @staticmethod
     def _mixed(logits: Tensor, gate: Tensor, weights: Tensor, known: Tensor) -> Tensor:
-        """Compute the logarithm of ``(1 - gate) P(word) + gate P(slots with the word)``.
+        """Mix the word probabilities of decoder and cache for shallow fusion.
 
+        The result is the logarithm of ``(1 - gate) P(word) + gate P(slots with the word)``.
         Probabilities are computed in at least single precision.
 
         Args:
@@ -352,9 +380,11 @@ class _Step(NamedTuple):
 
 
 class SearchTrace:
-    """Record of the values computed in each step of a search, to look them up for a hypothesis.
+    """Record of the tensors computed in each step of a beam search.
 
-    Values are stored by reference and only copied by :meth:`find`.
+    After the search, :meth:`find` collects the tensors of the finished hypotheses, although the
+    rows have been reordered in every step. Tensors are stored by reference and only copied by
+    :meth:`find`.
 
     Args:
         sentences: number of sentences B; the beams of a sentence are adjacent.
@@ -366,7 +396,10 @@ class SearchTrace:
         self._order: Optional[Tensor] = None
 
     def reorder(self, order: Tensor) -> None:
-        """Record that rows with the former indices ``order`` were selected after the last step."""
+        """Record a new order of rows after the last step.
+
+        ``order`` (rows,) has the former index of each new row.
+        """
         self._order = order if self._order is None else self._order[order]
 
     def add(self, tokens: Tensor, *values: Tensor) -> None:
@@ -383,8 +416,8 @@ class SearchTrace:
             pad: padding index.
 
         Returns:
-            A (B, T, ...) tensor for each of the ``values`` of :meth:`add`, zero at padding; None
-            if the search did not visit all hypotheses in ``tokens``.
+            A list with a (B, T, ...) tensor, zero at padding, for each of the ``values`` of
+            :meth:`add`; None if the search did not visit all of these hypotheses.
         """
         if not self._steps or tokens.size(1) > len(self._steps):
             return None

@@ -21,27 +21,28 @@ from fairseq_docmt.ops.attentive_gru import gru_step
 
 
 class SourceContext(NamedTuple):
-    """Representation of the previous source sentences of each of B sentences.
+    """Representation of the sentences before each of B source sentences.
 
     Attributes:
         states: (B, W, l) states of size l of the W words of the previous sentence, or (B, 1, l) a
             single summary of the previous sentences.
-        padding: (B, W or 1) True at padding, and throughout for sentences without previous
-            sentences.
+        padding: (B, W or 1) True at padding. Sentences without previous sentences are True
+            throughout.
     """
 
     states: Tensor
     padding: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "SourceContext":
-        """Select the context of the sentences at the indices ``sentences``, (n,)."""
+        """Select the context of the sentences with the indices ``sentences``, (n,)."""
         return SourceContext(*(x.index_select(0, sentences) for x in self))
 
 
 class ContextualGRU(AttentiveGRU):
     """Base class of GRUs with attention whose gates also depend on previous sentences.
 
-    Subclasses define :meth:`look_back`, which computes a context vector in each step.
+    Subclasses define :meth:`look_back`, which computes a context vector in each step. A projection
+    of this vector is added to the gates.
 
     Args:
         input_dim, source_dim, hidden_dim, attention_dim: see :class:`AttentiveGRU`.
@@ -59,7 +60,7 @@ class ContextualGRU(AttentiveGRU):
         source: AttendedStates,
         context: Optional[SourceContext] = None,
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """Run the recurrence step by step.
+        """Run the GRU over T inputs, with attention and a context vector at every step.
 
         Args:
             x, state, source: see :meth:`AttentiveGRU.forward`.
@@ -90,23 +91,26 @@ class ContextualGRU(AttentiveGRU):
         return tuple(torch.stack(parts, dim=1) for parts in (states, contexts, attentions))
 
     def project_context(self, context: SourceContext):
-        """Precompute what :meth:`look_back` needs in all steps; by default, return ``context``."""
+        """Precompute from the context what :meth:`look_back` needs in every step.
+
+        By default the context itself is returned.
+        """
         return context
 
     def look_back(self, inputs: Tensor, state: Tensor, seen: Tensor, remembered) -> Tensor:
-        """Compute the (rows, context_dim) summary of previous sentences for one step.
+        """Compute the context vector of one step, (rows, context_dim), from previous sentences.
 
         Args:
             inputs: (rows, input_dim) input of the step.
             state: (rows, hidden_dim) state before the step.
-            seen: (rows, source_dim) context vector of the current source sentence.
+            seen: (rows, source_dim) attention context of the current source sentence.
             remembered: result of :meth:`project_context`.
         """
         raise NotImplementedError
 
 
 class AttendingToPrevious(ContextualGRU):
-    """Recurrence with attention to the words of the previous source sentence (Jean et al. 2017).
+    """GRU that also attends to the words of the previous source sentence (Jean et al. 2017).
 
     The query is computed from the last state, the last word and the attention context of the
     current sentence.
@@ -137,10 +141,10 @@ class AttendingToPrevious(ContextualGRU):
 
 
 class GatedContext(ContextualGRU):
-    """Recurrence with a gated summary D of previous sentences in every step (Wang et al. 2017).
+    """GRU that reads a gated summary D of previous sentences in every step (Wang et al. 2017).
 
-    Equation 8: ``z_t = sigmoid(U s_{t-1} + W y_{t-1} + C c_t)``. A projection of ``z_t * D`` is
-    added to the gates of the GRU.
+    The gate is ``z_t = sigmoid(U s_{t-1} + W y_{t-1} + C c_t)`` (equation 8). A projection of
+    ``z_t * D`` is added to the gates of the GRU.
     """
 
     def __init__(self, input_dim, source_dim, hidden_dim, attention_dim, context_dim: int):
@@ -149,9 +153,10 @@ class GatedContext(ContextualGRU):
         init_uniform(self, hidden_dim)
 
     def look_back(self, inputs, state, seen, remembered):
-        """Gate the summary of previous sentences; see :meth:`ContextualGRU.look_back`.
+        """Return the summary of previous sentences, multiplied by its gate.
 
-        The result is zero in rows without previous sentences.
+        The result is zero in rows without previous sentences. For the arguments, see
+        :meth:`ContextualGRU.look_back`.
         """
         gate = torch.sigmoid(self.context_gate(torch.cat([inputs, state, seen], dim=-1)))
         vectors = remembered.states[:, 0].masked_fill(remembered.padding, 0.0)
@@ -184,7 +189,7 @@ PREVIOUS_STATE = "context.state"
 class ContextGRUEncoder(GRUEncoder):
     """Base class of encoders that also encode previous source sentences.
 
-    Their output has ``context``, the encoded previous sentences, and ``next_doc_state``, the
+    Their output also has ``context``, the encoded previous sentences, and ``next_doc_state``, the
     document state after the batch.
     """
 
@@ -206,9 +211,10 @@ class PreviousSentenceEncoder(ContextGRUEncoder):
     def encode(self, src_tokens, stream):
         """Encode sentences and, with the second GRU, the previous sentence of each.
 
-        The output also has ``context``, the (B, W, 2 d) states of the previous sentence's W words,
-        from a GRU of size d, and their (B, W) padding mask; and ``next_doc_state``, the document
-        state after the batch.
+        Returns:
+            Output of :class:`GRUEncoder` with two further entries. ``context`` has the (B, W, 2 d)
+            states of the W words of the previous sentences, from a GRU of size d, and their (B, W)
+            padding mask. ``next_doc_state`` is the document state after the batch.
         """
         previous = PreviousSentences.of(src_tokens, stream, 1, self.padding_idx)
         states, _ = self.read(self.context_gru, previous.tokens)
@@ -222,9 +228,9 @@ class PreviousSentenceEncoder(ContextGRUEncoder):
 class HierarchicalEncoder(ContextGRUEncoder):
     """Encoder that starts from a summary of three previous source sentences (Wang et al. 2017).
 
-    One GRU reads each sentence, and a second GRU reads the last states of the first; the last state
-    of the second is the summary D. As in the authors' code, D is the initial state of all encoder
-    layers; it is zero without previous sentences.
+    One GRU reads each previous sentence. A second GRU reads the last states of the first, and its
+    own last state is the summary D. As in the authors' code, D is the initial state of all encoder
+    layers. It is zero if there are no previous sentences.
     """
 
     #: number of previous sentences, as in the paper
@@ -239,8 +245,10 @@ class HierarchicalEncoder(ContextGRUEncoder):
     def encode(self, src_tokens, stream):
         """Encode sentences, starting from the summary of the previous sentences.
 
-        The output also has ``context``, the (B, 1, d) summaries and a (B, 1) mask of sentences
-        without previous sentences, and ``next_doc_state``, the document state after the batch.
+        Returns:
+            Output of :class:`GRUEncoder` with two further entries. ``context`` has the (B, 1, d)
+            summaries and a (B, 1) mask, True for sentences without previous sentences.
+            ``next_doc_state`` is the document state after the batch.
         """
         previous = PreviousSentences.of(src_tokens, stream, self.sentences_back, self.padding_idx)
         _, last = self.read(self.context_gru, previous.tokens)
@@ -252,10 +260,10 @@ class HierarchicalEncoder(ContextGRUEncoder):
         return {**output, "context": context, "next_doc_state": previous.doc_state}
 
     def _sum_up(self, vectors: Tensor, known: Tensor) -> Tensor:
-        """Summarise the n sentence vectors of each row with a GRU; return (rows, d).
+        """Summarise the n previous sentences of each row with the second GRU; return (rows, d).
 
         Args:
-            vectors: (rows, n, d) vectors of the previous sentences.
+            vectors: (rows, n, d) vectors of the previous sentences, oldest first.
             known: (rows, n) True for sentences of the current document; others are skipped.
         """
         state = vectors.new_zeros(1, len(vectors), vectors.size(2))
@@ -272,8 +280,8 @@ class SourceContextDecoder(GRUDecoder):
         *args: see :class:`~fairseq_docmt.modules.rnn.gru_decoder.GRUDecoder`.
         recurrence: class of the lowest layer.
         context_size: size of context states.
-        begins_with_context: whether the initial state of the lowest layer includes the context,
-            ``tanh(W_s h + W_D D)`` (Wang et al. 2017).
+        begins_with_context: whether the initial state of the lowest layer also depends on the
+            context: ``tanh(W_s h + W_D D)`` (Wang et al. 2017).
     """
 
     def __init__(
@@ -313,7 +321,7 @@ class SourceContextDecoder(GRUDecoder):
         """Compute (rows, T, E) features, with attention weights in ``attn`` [(rows, T, S)].
 
         E is the embedding size. The extra outputs also include ``doc_state``, the new document
-        state.
+        state. For the other results, see :meth:`GRUDecoder.extract_features`.
         """
         features, extra = super().extract_features(
             prev_output_tokens, encoder_out, incremental_state
@@ -325,11 +333,11 @@ class SourceContextDecoder(GRUDecoder):
 
 
 class PreviousTargetDecoder(GRUDecoder):
-    """GRU decoder that reads its state at the end of the previous sentence (PrevTrg).
+    """GRU decoder that reads its own last state from the previous sentence (PrevTrg).
 
-    Maruf and Haffari (2018), section 5.2: in the lowest layer, a projection of that state is added
-    to the gates at all steps. The sentences of a document are read one after another; gradients
-    reach all sentences of the batch.
+    In the lowest layer, a projection of that state is added to the gates at all steps (Maruf and
+    Haffari 2018, section 5.2). The sentences of a document are read one after another, and
+    gradients reach all sentences of the batch.
     """
 
     def __init__(self, *args):
@@ -350,8 +358,8 @@ class PreviousTargetDecoder(GRUDecoder):
     def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
         """Compute (rows, T, E) features of embedding size E, sentence by sentence in each document.
 
-        Extra outputs include attention weights ``attn``; for whole sequences also ``doc_state``,
-        the new document state.
+        With an incremental state, only the last token is read. Extra outputs include the attention
+        weights ``attn``; for whole sequences also ``doc_state``, the new document state.
         """
         if incremental_state is not None:
             return super().extract_features(prev_output_tokens, encoder_out, incremental_state)
@@ -380,10 +388,10 @@ class PreviousTargetDecoder(GRUDecoder):
         return features, {**self._extra(found, stream), "doc_state": {PREVIOUS_STATE: before}}
 
     def _incoming_state(self, stream: Stream) -> Tensor:
-        """Return the (lanes, d) last decoder states before the batch.
+        """Return the last decoder state of each lane before the batch, (lanes, d).
 
-        A lane is one of the document sequences that are read in parallel. Without a document state
-        the decoder states are zeros.
+        A lane is one of the document sequences that are read in parallel. Without a document state,
+        the result is zero.
         """
         if stream.doc_state is None:
             return self.output_projection.weight.new_zeros(stream.lanes, self.attending.hidden_dim)
@@ -400,7 +408,7 @@ def _widened(x: Tensor, width: int) -> Tensor:
 
 
 def _by_step(state: GRUState, lanes: int) -> List[GRUState]:
-    """Split a state with one row per sentence into one state for each step of the batch.
+    """Split a decoder state with one row per sentence into one state for each step of the batch.
 
     A step has the next sentence of each of the ``lanes`` document sequences.
     """

@@ -27,7 +27,8 @@ class AttendedStates(NamedTuple):
     Attributes:
         states: (B, S, l) encoder states of size l.
         keys: (B, S, a) attention keys of size a.
-        gates: (B, S, 3 d) projections to the gates of a GRU of size d.
+        gates: (B, S, 3 d) contribution of each state to the reset gate, the update gate and the
+            candidate of a GRU of size d.
         padding: (B, S) True at padding; None without padding.
     """
 
@@ -37,24 +38,26 @@ class AttendedStates(NamedTuple):
     padding: Optional[Tensor]
 
     def columns(self, columns: slice) -> "AttendedStates":
-        """Select the source positions in the slice ``columns``."""
+        """Restrict the states to the source positions in the slice ``columns``."""
         return AttendedStates(*(None if x is None else x[:, columns] for x in self))
 
     def of_sentences(self, sentences: Tensor) -> "AttendedStates":
-        """Select the projected states of the sentences at the indices ``sentences``, (n,)."""
+        """Select the states of the sentences with the indices ``sentences``, (n,)."""
         return AttendedStates(*(None if x is None else x.index_select(0, sentences) for x in self))
 
 
 class AttentiveGRU(nn.Module):
-    """GRU with additive attention from the previous state and the last word.
+    """GRU with additive attention to the source at every step.
 
-    ``c_t = attention(s_{t-1}, x_t; h)``, ``s_t = GRU(s_{t-1}, [x_t; c_t])``: Tu et al. (2018),
-    equations 3 and 4; as in their section 4.1, the query of attention includes the last word.
+    ``c_t = attention(s_{t-1}, x_t; h)`` and ``s_t = GRU(s_{t-1}, [x_t; c_t])``, where h are the
+    encoder states and x_t is the embedding of the last word (Tu et al. 2018, equations 3 and 4). As
+    in their section 4.1, the query of attention depends on the last word, not only on the last
+    state.
 
     Everything independent of the last state is computed for all steps at once: the projections of
     the inputs and of the source. The gates are linear in the context vector, a weighted sum of
-    source states, so each source state is projected to the gates once, and context vectors are
-    computed after the recurrence.
+    encoder states. Each encoder state is therefore projected to the gates once, and the context
+    vectors are computed only after the recurrence.
 
     Args:
         input_dim: size of inputs x.
@@ -83,7 +86,11 @@ class AttentiveGRU(nn.Module):
             nn.init.uniform_(parameter, -(hidden_dim**-0.5), hidden_dim**-0.5)
 
     def project_source(self, states: Tensor, padding: Optional[Tensor]) -> AttendedStates:
-        """Project encoder states to attention keys and to the gates of the GRU.
+        """Compute all projections of the encoder states that the decoding steps need.
+
+        These are the attention keys and the contribution of each encoder state to the gates of the
+        GRU. They are the same in all steps. They are returned together with the states and the
+        padding mask, which hides padding from attention.
 
         Args:
             states: (B, S, l) encoder states of size l.
@@ -99,8 +106,9 @@ class AttentiveGRU(nn.Module):
         Args:
             x: (B * N, T, input_dim) inputs; the N beams of a sentence are adjacent.
             state: (B * N, d) state before the first step.
-            source: projected source of B sentences, with S states of size l.
-            gates: (B * N, 3 d) constant added to the gates at every step, or None.
+            source: projected encoder states of B sentences with S positions, from
+                :meth:`project_source`.
+            gates: (B * N, 3 d) constant added to the input of the gates at every step, or None.
 
         Returns:
             (B * N, T, d) states, (B * N, T, l) context vectors, (B * N, T, S) attention weights.
@@ -131,16 +139,18 @@ class PerSentence(NamedTuple):
     values: Tensor
 
     def of_sentences(self, sentences: Tensor) -> "PerSentence":
-        """Select the vectors of the sentences at the indices ``sentences``, (n,)."""
+        """Select the vectors of the sentences with the indices ``sentences``, (n,)."""
         return PerSentence(self.values.index_select(0, sentences))
 
     def for_rows(self, num_rows: int) -> Tensor:
-        """Repeat the vectors for the beams of each sentence, giving (rows, d)."""
+        """Repeat each vector for the beams of its sentence, giving (``num_rows``, d)."""
         return self.values.repeat_interleave(num_rows // len(self.values), dim=0)
 
 
 class Recurrence(NamedTuple):
-    """Results of the decoder layers for (rows, T) tokens.
+    """Results of the recurrent layers for (rows, T) decoder input.
+
+    The output layer computes features from all but ``attention``.
 
     Attributes:
         words: (rows, T, E) embeddings.
@@ -162,10 +172,10 @@ class GRUState(NamedTuple):
         hidden: (B * N, d) state of the lowest layer, which attends to the source; the beams of a
             sentence are adjacent.
         upper: (layers - 1, B * N, d) states of the layers above.
-        source: projected source of B sentences.
+        source: projected encoder states of B sentences.
         beams: number of beams N of each sentence.
-        history: representation of the sentences before each of the B sentences: a named tuple of
-            tensors with a method ``of_sentences(sentences)``; None if there is none.
+        history: what the decoder knows of the sentences before each of the B sentences: a named
+            tuple of tensors with a method ``of_sentences(sentences)``; None if there is none.
     """
 
     hidden: Tensor
@@ -180,14 +190,17 @@ class GRUState(NamedTuple):
         return len(self.source.states)
 
     def reorder(self, order: Tensor) -> "GRUState":
-        """Reorder, repeat or drop batch rows; ``order`` has the former index of each new row."""
+        """Return the state for a new order of batch rows.
+
+        Rows may be repeated or left out; ``order`` has the former index of each new row.
+        """
         rows = split_order(order, self.bsz, self.beams)
         state = self if rows.sentences is None else self._of_sentences(rows.sentences)
         hidden, upper = self.hidden.index_select(0, order), self.upper.index_select(1, order)
         return state._replace(hidden=hidden, upper=upper, beams=rows.beams)
 
     def in_groups(self, groups: RowGroups) -> List["GRUState"]:
-        """Split a state with one row per sentence into a state for each group of rows."""
+        """Split a state with one row per sentence into one state for each group of rows."""
         if groups.rows is None:
             return [self]
         hidden, upper = groups.select(self.hidden), groups.select(self.upper.transpose(0, 1))
@@ -257,7 +270,10 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
             init_uniform(module, hidden_size)
 
     def init_state(self, encoder_out: dict) -> GRUState:
-        """Return the state before the first token, one row per sentence."""
+        """Return the state before the first token, with one row per sentence.
+
+        Without gradients, the state is computed only once for each encoder output.
+        """
         if torch.is_grad_enabled():  # a state computed without gradients must not be reused
             return self._init_state(encoder_out)
         remembered = encoder_out["remembered"]
@@ -275,7 +291,10 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         return GRUState(first, upper, source, 1)
 
     def _before_tanh(self, encoder_out: dict) -> Tensor:
-        """Compute the initial states before tanh, ``W_s h``, for all layers: (B, layers * d)."""
+        """Compute the initial states of all layers before the tanh, (B, layers * d).
+
+        They are a projection ``W_s h`` of the first backward state h of the encoder.
+        """
         _, first_backward = encoder_out["summary"][0].chunk(2, dim=-1)
         return self.initial(first_backward)
 
@@ -297,8 +316,9 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
     def extract_features(self, prev_output_tokens, encoder_out, incremental_state=None, **_):
         """Compute (rows, T, E) features, with attention weights in ``attn`` [(rows, T, S)].
 
-        E is the embedding size. If rows are computed in groups of similar length
-        (:mod:`fairseq_docmt.modules.stream`), there are no attention weights.
+        E is the embedding size. With an incremental state, only the last token is read. If the
+        batch is divided into groups of rows (:mod:`fairseq_docmt.modules.stream`), only the
+        features that contribute to the loss are returned, and no attention weights.
         """
         if incremental_state is not None:
             return self.prefill(prev_output_tokens[:, -1:], encoder_out, incremental_state)
@@ -314,6 +334,11 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
     def _in_groups(tokens: Tensor, state: GRUState, stream: Stream):
         """Split a batch into groups of rows of similar length; on a GPU it stays one group.
 
+        Args:
+            tokens: (rows, T) decoder input.
+            state: state before the first token, with one row per sentence.
+            stream: layout of the batch, with its groups of rows.
+
         Returns:
             The division into groups, and a list with the tokens and the state of each group.
         """
@@ -324,13 +349,15 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
 
     @staticmethod
     def _extra(parts: List[Recurrence], stream: Stream) -> dict:
-        """Return the extra outputs: ``attn`` of all rows, or ``positions`` if rows are in groups.
+        """Return the extra outputs of whole sequences.
 
-        The positions are the indices of the targets that contribute to the loss.
+        They include ``attn``, the attention weights of all rows. If the batch is divided into
+        groups of rows, they have ``positions`` instead, the indices of the targets that contribute
+        to the loss.
 
         Args:
             parts: results for consecutive parts of the batch.
-            stream: documents and groups of the batch rows.
+            stream: layout of the batch, with its groups of rows.
         """
         if stream.row_groups is not None:
             return {"attn": [None], **stream.positions()}
@@ -345,11 +372,11 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         return found._replace(hidden=hidden)
 
     def prefill(self, new_tokens, encoder_out, incremental_state):
-        """Feed (B, T) right-padded tokens to the incremental state in a single pass.
+        """Read (B, T) right-padded tokens in a single pass and update the incremental state.
 
         Returns:
-            (B, T, E) features of embedding size E, and extra outputs; ``incremental_state`` is
-            updated.
+            (B, T, E) features of embedding size E, and extra outputs with the attention weights in
+            ``attn`` [(B, T, S)].
         """
         state = self.current_state(incremental_state, encoder_out, len(new_tokens))
         words, hidden, contexts, attention = self._attend(new_tokens, state)
@@ -368,7 +395,7 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         return self.output_projection(features)
 
     def max_positions(self):
-        """Return the maximum target length."""
+        """Return the maximum target length, which no sentence reaches."""
         return MAX_POSITIONS
 
     def _attend(self, tokens: Tensor, state: GRUState) -> Recurrence:
@@ -378,9 +405,10 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         return Recurrence(words, *self.attending(words, state.hidden, state.source, context))
 
     def _context_vector(self, history, num_rows: int):
-        """Return what earlier sentences add to the lowest layer's gates, (rows, 3 d), or None.
+        """Compute the last argument of the lowest layer's ``forward`` from earlier sentences.
 
-        Subclasses compute it from ``history``, the representation of earlier sentences.  This base
+        For :class:`AttentiveGRU` this is a (rows, 3 d) tensor that is added to the gates, or None.
+        Subclasses compute it from ``history``, the representation of earlier sentences. This base
         class returns None.
         """
         return None
@@ -388,7 +416,8 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
     def _features(self, words, hidden, contexts, attention, history):
         """Compute features from word embeddings, states and attention contexts.
 
-        Subclasses also use ``history``, the representation of earlier sentences.
+        Subclasses may also use ``attention``, the attention weights, and ``history``, the
+        representation of earlier sentences. For shapes, see :class:`Recurrence`.
 
         Returns:
             (rows, T, E) features of embedding size E, and a dictionary of extra outputs.
@@ -397,12 +426,16 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         return self.output_dropout(torch.tanh(self.readout(features))), {}
 
     def _read_upper(self, hidden: Tensor, state: Tensor, lengths: Tensor):
-        """Run the upper layers; return states of the top layer and last states of each upper layer.
+        """Run the layers above the lowest.
 
         Args:
             hidden: (rows, T, d) states of the lowest layer.
             state: (layers - 1, rows, d) states of the upper layers before these tokens.
             lengths: (rows,) number of tokens of each row.
+
+        Returns:
+            (rows, T, d) states of the top layer, and (layers - 1, rows, d) states of the upper
+            layers after the last token of each row.
         """
         if hidden.size(1) == 1:
             return self.upper(hidden, state.contiguous())

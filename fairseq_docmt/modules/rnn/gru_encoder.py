@@ -16,7 +16,7 @@ MAX_POSITIONS = 100000
 
 
 def init_uniform(module: nn.Module, size: int) -> None:
-    """Initialise parameters uniformly within ``size ** -0.5`` of 0, like torch's GRU."""
+    """Initialise parameters uniformly in [-b, b] with b = ``size ** -0.5``, like torch's GRU."""
     for parameter in module.parameters():
         nn.init.uniform_(parameter, -(size**-0.5), size**-0.5)
 
@@ -63,13 +63,13 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         row_groups=None,
         **_,
     ):
-        """Encode (B, S) tokens, padded on either side.
+        """Encode a batch of source sentences.
 
         Args:
-            src_tokens: (B, S) tokens.
+            src_tokens: (B, S) tokens, padded on either side.
             src_lengths: unused.
-            starts, lanes, doc_state, row_groups: layout of the batch, for decoders with a
-                document state; see :class:`Stream`.
+            starts, lanes, doc_state, row_groups: layout of the batch, for decoders with a document
+                state; see :class:`Stream`.
 
         Returns:
             dict with ``encoder_out`` [(S, B, 2 d)], ``encoder_padding_mask`` [(B, S)], ``summary``
@@ -85,7 +85,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
 
         Args:
             src_tokens: (B, S) tokens.
-            stream: documents of the rows.
+            stream: layout of the batch, which becomes part of the output.
             initial: (2 * layers, B, d) initial states; zeros by default.
         """
         output, last = self.read(self.gru, src_tokens, initial)
@@ -99,7 +99,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         }
 
     def read(self, gru: nn.GRU, tokens: Tensor, initial: Optional[Tensor] = None):
-        """Run a GRU over embedded tokens.
+        """Embed tokens and run a GRU over them.
 
         Args:
             gru: the GRU.
@@ -107,7 +107,8 @@ class GRUEncoder(SharedSource, FairseqEncoder):
             initial: initial states of all layers and directions; zeros by default.
 
         Returns:
-            (rows, S, d) states, zeros at padding, and the last states of all layers.
+            (rows, S, d) states of the top layer, zeros at padding, where d is the size of all
+            directions together; and the last states of all layers and directions.
         """
         lengths = tokens.ne(self.padding_idx).sum(dim=1)
         # Packed sequences need right padding; the output has the padding of the tokens again.
@@ -130,7 +131,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         }
 
     def max_positions(self):
-        """Return the maximum source length."""
+        """Return the maximum source length, which no sentence reaches."""
         return MAX_POSITIONS
 
 
@@ -147,12 +148,13 @@ def read_rows(
         gru: the GRU.
         x: (rows, T, m) inputs of size m, padded on the right.
         lengths: (rows,) number of inputs of each row, at least 1.
-        initial: (layers, rows, d) initial states, default: zeros.
+        initial: initial states of all layers and directions, in torch's shape; zeros by default.
         places: (rows, T) index, in the flattened output, at which the state of each input is
-            stored; default: the index of the input.
+            stored; by default the index of the input.
 
     Returns:
-        (rows, T, d) states, zeros at padding, and the last states of all layers.
+        (rows, T, d) states of the top layer, zeros at padding, where d is the size of all
+        directions together; and the last states of all layers and directions.
     """
     lengths = lengths.cpu()
     if places is None:
@@ -167,10 +169,10 @@ def read_rows(
 
 
 def placed(values: Tensor, places: Tensor, size: int) -> Tensor:
-    """Return ``size`` vectors: the N ``values`` at the indices ``places``, and zeros elsewhere.
+    """Place N vectors at given indices of a tensor that is zero elsewhere.
 
-    For packed sequences this replaces torch's ``pad_packed_sequence``, which copies step by step;
-    its backward pass copies the gradients of the whole batch at every step.
+    For packed sequences this replaces torch's ``pad_packed_sequence``. That function copies step by
+    step, and its backward pass copies the gradients of the whole batch at every step.
 
     Args:
         values: (N, d) vectors.
@@ -184,7 +186,10 @@ def placed(values: Tensor, places: Tensor, size: int) -> Tensor:
 
 
 def _rolled(x: Tensor, shift: Tensor) -> Tensor:
-    """Rotate the columns of (B, S, ...) to the left by ``shift`` (B,)."""
+    """Rotate the columns of each row of ``x``, (B, S, ...), to the left.
+
+    ``shift`` (B,) is the number of columns by which each row is rotated.
+    """
     columns = torch.arange(x.size(1), device=x.device) + shift.unsqueeze(1)
     columns = columns.remainder(x.size(1))
     rows = torch.arange(len(x), device=x.device).unsqueeze(1)

@@ -14,9 +14,10 @@ from fairseq_docmt.ops.recall import recall_others, sentences_per_document
 
 
 class VectorCache:
-    """Cache of sentence vectors in CPU memory that drops the least recently used ones.
+    """Cache of sentence vectors in CPU memory.
 
-    It is not saved in checkpoints. Each process has its own.
+    A full cache drops the least recently used vectors. Each process has its own cache, which is not
+    saved in checkpoints.
 
     Args:
         most: maximum number of vectors.
@@ -33,13 +34,16 @@ class VectorCache:
         compute: Callable[[List[Tensor]], Tensor],
         weights: Iterable[Tensor],
     ) -> Tensor:
-        """Return (rows, d) vectors of sentences, on the CPU.
+        """Look up the vectors of sentences, or compute and store those not in the cache.
 
         Args:
             sentences: words of each sentence, on the CPU.
-            compute: function that computes (rows, d) vectors of sentences not in the cache.
+            compute: function that computes the (rows, d) vectors of a list of sentences.
             weights: parameters of that function. When one is replaced or changed in place, the
                 cache is cleared; changes through ``weight.data`` are not detected.
+
+        Returns:
+            (rows, d) vectors of the sentences, on the CPU.
         """
         weights = [(w.data_ptr(), w._version, w.dtype) for w in weights]
         if weights != self.weights:
@@ -70,8 +74,8 @@ KEPT_BYTES = 2**30
 class SentenceVectors(nn.Module):
     """Frozen sentence encoder: last states of a forward and a backward language model.
 
-    The vectors are standardised: language model states have a large component that is the same for
-    all sentences, and a memory computed from such states hardly learns.
+    The vectors are standardised, because the states of language models have a large component that
+    is the same for all sentences. A memory computed from such states hardly learns.
 
     Each sentence is encoded once and cached until the weights change. Its vector does not depend on
     the other sentences of the batch, so it is bitwise reproducible, for example after resuming.
@@ -98,9 +102,10 @@ class SentenceVectors(nn.Module):
 
     @torch.no_grad()
     def forward(self, src_tokens: Tensor) -> Tensor:
-        """Compute (rows, 2 * hidden_size) vectors of (rows, S) sentences that end with ``</s>``.
+        """Compute the standardised vectors of sentences, (rows, 2 * hidden_size).
 
-        Padding may be anywhere.
+        The sentences are the rows of ``src_tokens``, (rows, S). They end with ``</s>``, and padding
+        may be anywhere.
         """
         words = [self._words(row) for row in src_tokens.cpu()]
         vectors = self.kept(words, self.last_states, self.parameters()).to(self.mean.device)
@@ -156,7 +161,7 @@ class SentenceVectors(nn.Module):
 
     @torch.no_grad()
     def standardise(self, sentences: Iterable[Tensor]) -> None:
-        """Set the mean and standard deviation for standardisation from vectors of sample sentences.
+        """Set the mean and standard deviation for standardisation, computed from sample sentences.
 
         Args:
             sentences: 1-D tensors of tokens that end with ``</s>``.
@@ -166,10 +171,11 @@ class SentenceVectors(nn.Module):
         self.deviation.copy_(states.std(dim=0, unbiased=False).clamp(min=1e-4))
 
     def load(self, direction: str, language_model: Dict[str, Tensor]) -> None:
-        """Load the parameters of the language model of one direction, trained as ``lstm_lm``.
+        """Load the parameters of a one-layer language model trained with ``--arch lstm_lm``.
 
         Args:
-            direction: ``forward`` or ``backward``.
+            direction: ``forward`` or ``backward``, the direction in which the model reads
+                sentences.
             language_model: its state dict; its vocabulary may lack up to two symbols that were
                 added at the end of the source dictionary.
 
@@ -210,7 +216,7 @@ class SourceMemory(nn.Module):
     """Source memory: a bidirectional GRU over the sentence vectors of a document.
 
     Args:
-        sentences: encoder of sentences.
+        sentences: sentence encoder that computes these vectors.
         hidden_size: size of each direction of the GRU.
         dropout: dropout of the vectors and of the memory cells.
     """
@@ -223,12 +229,15 @@ class SourceMemory(nn.Module):
         )
 
     def forward(self, src_tokens: Tensor, documents: Tensor) -> Tensor:
-        """Compute the memory cell of each source sentence: (rows, 2 d) for GRU states of size d.
+        """Compute the memory cells of source sentences, one for each sentence.
 
         Args:
             src_tokens: (rows, S) tokens.
             documents: (rows,) document number of each sentence; the sentences of a document are
                 consecutive.
+
+        Returns:
+            (rows, 2 d) cells, for GRU states of size d.
         """
         vectors = self.sentences(src_tokens).to(next(self.document_gru.parameters()).dtype)
         vectors = F.dropout(vectors, self.dropout, self.training)
@@ -262,9 +271,10 @@ class MemnetEncoder(GRUEncoder):
                 consecutive. None for isolated sentences.
 
         Returns:
-            Output of :class:`GRUEncoder` with two further lists: ``source_cells`` has the
-            [(rows, 2 d)] cells that :class:`SourceMemory` returns, or is empty without source
-            memory or ``documents``; ``readings`` is empty until the memories are read.
+            Output of :class:`GRUEncoder` with two further lists. ``source_cells`` has the
+            (rows, 2 d) cells that :class:`SourceMemory` returns; it is empty without source memory
+            or ``documents``. ``readings`` is empty; the vectors that the decoder reads from the
+            memories are put there later.
         """
         output = super().forward(src_tokens, src_lengths, **kwargs)
         cells = []
@@ -284,7 +294,8 @@ class MemnetEncoder(GRUEncoder):
 class MemnetDecoder(GRUDecoder):
     """GRU decoder that reads memories of the other sentences of the document.
 
-    A memory has one cell per sentence; a reading is the attention-weighted sum of cells.
+    A memory has one cell per sentence. What a sentence reads from a memory, its reading, is the
+    attention-weighted sum of the other sentences' cells.
 
     Args:
         *args: see :class:`~fairseq_docmt.modules.rnn.gru_decoder.GRUDecoder`.
@@ -310,7 +321,9 @@ class MemnetDecoder(GRUDecoder):
         nn.init.zeros_(self.of_memory.weight)
 
     def recall_source(self, encoder_out: dict, documents: Tensor) -> Optional[Tensor]:
-        """Return the (rows, s) vectors read from the source memory; None without source memory.
+        """Compute the vectors that the sentences read from the source memory, (rows, s).
+
+        Without source memory, None is returned.
 
         Args:
             encoder_out: encoder output of the rows, with cells of size s.
@@ -328,10 +341,11 @@ class MemnetDecoder(GRUDecoder):
         source_readings: Optional[Tensor] = None,
         groupings: Optional[dict] = None,
     ) -> Tensor:
-        """Compute the (rows, d) cells of the target memory: the last states of translations.
+        """Compute the (rows, d) cells of the target memory from translations.
 
-        As in the authors' code, the decoder gets the vectors read from the source memory, if any,
-        and does not read the target memory.
+        The cell of a sentence is the last decoder state of its translation. As in the authors'
+        code, the decoder gets the vectors read from the source memory, if any, but does not read
+        the target memory.
 
         Args:
             previous: (rows, T) translations as decoder input.
@@ -350,19 +364,23 @@ class MemnetDecoder(GRUDecoder):
         return hidden[torch.arange(len(last), device=last.device), last]
 
     def _filled_up(self, readings: Tensor) -> Tensor:
-        """Pad readings of the source memory with zeros in place of target memory readings."""
+        """Append zeros to source memory readings, in the place of target memory readings."""
         return F.pad(readings, (0, self.readings_size - readings.size(1)))
 
     def recall(self, encoder_out: dict, documents: Tensor, cells=None, own: bool = True) -> Tensor:
-        """Attend to source and target memory; return the vectors read, concatenated for each row.
+        """Compute the vectors that the sentences read from their source and target memories.
 
         Args:
             encoder_out: encoder output of the rows.
             documents: (rows,) document number of each sentence; the sentences of a document are
                 consecutive.
-            cells: (rows, d) target memory cells; without them (None), zeros replace the vectors
-                read from the target memory.
+            cells: (rows, d) target memory cells. If None, zeros replace the vectors read from the
+                target memory.
             own: whether a sentence's target memory cell is added to its target memory query.
+
+        Returns:
+            (rows, s + d) vectors read from the source memory and the target memory, concatenated;
+            the part of a memory that the model lacks is left out.
         """
         summary, source = encoder_out["summary"][0], self.recall_source(encoder_out, documents)
         readings = summary.new_zeros(len(summary), 0) if source is None else source
@@ -372,7 +390,7 @@ class MemnetDecoder(GRUDecoder):
         return torch.cat([readings, recall_others(queries, cells, documents)], dim=-1)
 
     def init_state(self, encoder_out: dict) -> GRUState:
-        """Return the state before the first token, with what each sentence has read from memory."""
+        """Return the state before the first token, with the memory readings of each sentence."""
         state = super().init_state(encoder_out)
         for values in encoder_out["readings"]:
             state = state._replace(history=PerSentence(values))
@@ -393,7 +411,7 @@ class MemnetDecoder(GRUDecoder):
     ):
         """Return (rows, T, vocabulary) logits, or features if requested, and extra outputs.
 
-        With Memory-to-Output, the memories contribute to the logits.
+        With Memory-to-Output, a projection of the memory readings is added to the logits.
         """
         output, extra = super().forward(
             prev_output_tokens, encoder_out, incremental_state, features_only

@@ -17,8 +17,9 @@ TRAINING_ALIGNMENTS = ("linear", "sentence")
 class LengthRatio(nn.Module):
     """Average ratio of source to target length over training documents (``train_ratio``).
 
-    Every document has the same weight, whatever its length. Sums are integers, which half precision
-    does not affect; ratios are stored in units of ``1 / UNITS``.
+    Every document has the same weight, whatever its length. The sum of the ratios is stored as an
+    integer, in units of ``1 / UNITS``, so that it stays exact when a model is converted to half
+    precision.
     """
 
     UNITS = 2**32
@@ -40,13 +41,16 @@ class LengthRatio(nn.Module):
         self.documents += len(targets)
 
     def value(self) -> float:
-        """Return the average ratio of the documents so far; 1 before the first document."""
+        """Return the average ratio of the documents counted so far; 1 before the first document."""
         documents = int(self.documents)
         return int(self.total) / (documents * self.UNITS) if documents > 0 else 1.0
 
     @classmethod
     def of_totals(cls, sources: int, targets: int) -> "LengthRatio":
-        """Create a ratio from the token counts of an older checkpoint, treated as one document.
+        """Create a ratio from the token counts of an older checkpoint.
+
+        All training data are counted as a single document. Without target tokens nothing is
+        counted.
 
         Args:
             sources, targets: total numbers of source and target tokens in training.
@@ -73,7 +77,12 @@ class SourceSentences(NamedTuple):
 
     @classmethod
     def of(cls, separators: Tensor, padding: Optional[Tensor]) -> "SourceSentences":
-        """Find the sentences from a separator mask and a padding mask (or None), (B, S) each."""
+        """Find the sentences in source tokens.
+
+        Args:
+            separators: (B, S) True at ``<sep>``, after which the next sentence starts.
+            padding: (B, S) True at padding; None without padding.
+        """
         bsz, length = separators.shape
         columns = torch.arange(length, device=separators.device).expand(bsz, -1)
         if padding is None:
@@ -90,12 +99,12 @@ class SourceSentences(NamedTuple):
         return cls(starts, first, last)
 
     def of_rows(self, rows: Tensor) -> "SourceSentences":
-        """Select rows by index."""
+        """Select the batch rows with the indices ``rows``."""
         return SourceSentences(*(x.index_select(0, rows) for x in self))
 
 
 class SourcePointer(NamedTuple):
-    """Alignment of the latest target token of each row to a source position, updated in decoding.
+    """Source position to which the latest target token of each row is aligned, updated in decoding.
 
     Attributes:
         source: source sentences of each row.
@@ -111,12 +120,15 @@ class SourcePointer(NamedTuple):
 
     @classmethod
     def init_state(cls, source: SourceSentences) -> "SourcePointer":
-        """Return the pointer before the first target token, one position before the source."""
+        """Return the pointer before the first target token.
+
+        It is one position before the first source token.
+        """
         none = torch.zeros_like(source.first)
         return cls(source, source.first - 1, none, none)
 
     def reorder(self, rows: BeamRows) -> "SourcePointer":
-        """Return the alignment with its batch rows in the new order ``rows``."""
+        """Return the pointer with its batch rows in the new order ``rows``."""
         state = (x.index_select(0, rows.order) for x in self[1:])
         return SourcePointer(self.source.of_rows(rows.order), *state)
 
@@ -132,8 +144,8 @@ class SourcePointer(NamedTuple):
             ratio: source tokens per target token, for ``linear``.
 
         Returns:
-            (rows, T) aligned source positions, and the alignment after the last token that is not
-            padding.
+            (rows, T) aligned source positions, none after the last source token; and the pointer
+            after the last target token that is not padding.
         """
         is_token = tokens.ne(padding)
         read = self.read.unsqueeze(1) + is_token.cumsum(dim=1)
@@ -154,8 +166,9 @@ class SourcePointer(NamedTuple):
     def _by_sentence(self, starts_sentence, sentence, read) -> Tensor:
         """Align target tokens one to one with source tokens within each sentence.
 
-        The source position increases by one per token; a separator moves it to the start of the
-        source sentence with the same number.
+        The aligned position increases by one per token. At a separator it jumps to the start of the
+        source sentence with the number of the new target sentence, or to that of the last source
+        sentence if there are not so many.
 
         Args:
             starts_sentence: (rows, T) True at separators.
@@ -183,8 +196,8 @@ def align_references(
         tokens: (B, T) decoder input, right-padded.
         source: source sentences of each row.
         separator, padding: indices of ``<sep>`` and padding.
-        kind: ``linear``, by the length ratio of each pair, or ``sentence``, one to one within each
-            sentence.
+        kind: ``linear`` to use the ratio of source to target length of each row; ``sentence`` to
+            align tokens one to one within each sentence.
 
     Returns:
         (B, T) aligned source positions.

@@ -17,8 +17,9 @@ from fairseq_docmt.modules.window.window_layers import WindowDecoderLayer
 class WindowTransformerDecoder(StatefulDecoder):
     """Transformer decoder with window attention (Herold and Ney 2023).
 
-    In training it averages the ratio of source to target length over the rows of all batches, which
-    are documents or parts of documents. The ``linear`` alignment uses this average in decoding.
+    In training, the decoder averages the ratio of source to target length over the rows of all
+    batches, which are documents or parts of documents. The ``linear`` alignment uses this average
+    in decoding.
     """
 
     layer_class = WindowDecoderLayer
@@ -36,8 +37,9 @@ class WindowTransformerDecoder(StatefulDecoder):
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """Compute features with window attention around aligned tokens (teacher forcing).
 
-        Arguments and results are those of ``StatefulDecoder.forward_sequence``.  In training, the
-        length ratios of the batch are added to the average.
+        Arguments and results are those of :meth:`StatefulDecoder.forward_sequence`. In training,
+        the batch is also included in the average ratio of source to target length,
+        :attr:`train_ratio`.
         """
         source, source_padding, separators = batch_first_source(encoder_out)
         sentences = SourceSentences.of(separators, source_padding)
@@ -59,22 +61,22 @@ class WindowTransformerDecoder(StatefulDecoder):
     def init_layers(self, encoder_out):
         """Return the initial state of each layer, and the alignment before the first token.
 
-        Both have one row per sentence. The alignment is a state that all layers share.
+        Both have one row per sentence. The alignment is the state that all layers share.
         """
         layers, _ = super().init_layers(encoder_out)
         _, padding, separators = batch_first_source(encoder_out)
         return layers, SourcePointer.init_state(SourceSentences.of(separators, padding))
 
     def marks(self, tokens, rest):
-        """Align new tokens to source positions.
+        """Align new tokens to source positions, as an additional input of the layers.
 
         Args:
             tokens: (rows, T) new tokens, right-padded.
-            rest: alignment after the previous token (``rest`` of the decoder state).
+            rest: alignment after the previous token, the state that all layers share.
 
         Returns:
-            Dictionary with ``centers``, the (rows, T) aligned source positions; and the alignment
-            after the last new token.
+            Dict with ``centers``, the (rows, T) aligned source positions; and the alignment after
+            the last new token, as the new shared state.
         """
         ratio = self.train_ratio if self.alignment == "linear" else 1.0
         options = (self.separator, self.padding_idx, self.alignment, ratio)
@@ -82,7 +84,9 @@ class WindowTransformerDecoder(StatefulDecoder):
         return {"centers": centers}, pointer
 
     def step(self, x, tokens, state):
-        """Run the decoder over one new token of each row, with one source window for all layers.
+        """Run the decoder over one new token of each row.
+
+        The source window of each token is computed only once for all layers.
 
         Args:
             x: (rows, C) embeddings of the new tokens.
@@ -100,11 +104,15 @@ class WindowTransformerDecoder(StatefulDecoder):
     def independent(self, tokens, encoder_out, incremental_state, final):
         """Count the leading tokens whose outputs will not change when the source is extended.
 
+        The decoder state after these tokens can be kept while a document grows, see
+        :meth:`with_source`. If cross attention is not limited to a window, there are no such
+        tokens.
+
         Args:
             tokens: (B, T) next tokens, right-padded.
             encoder_out: encoder output.
             incremental_state: state before these tokens.
-            final: (B,) number of leading source positions whose encoder output is final.
+            final: (B,) number of leading source positions whose encoder output will not change.
 
         Returns:
             (B,) number of leading tokens that attend to these positions only.
@@ -120,7 +128,8 @@ class WindowTransformerDecoder(StatefulDecoder):
     def with_source(self, incremental_state, encoder_out, unchanged: int):
         """Return the incremental state for a source that has become longer.
 
-        All tokens read so far must be :meth:`independent` of the new source tokens.
+        The target tokens need not be read again. All tokens read so far must be :meth:`independent`
+        of the new source tokens.
 
         Args:
             incremental_state: state with the shorter source.

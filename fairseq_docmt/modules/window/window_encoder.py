@@ -1,8 +1,9 @@
 """Encoder of ``window_attn_transformer``, which can extend the encoding of a growing source.
 
-When sentences are appended, encoder outputs change only for the previous end (``</s>`` and, if
-present, a language tag) and for the tokens whose windows reach it through the layers.  All other
-outputs are reused.
+When a document is translated sentence by sentence, its source grows by a sentence at a time.  With
+window attention, this changes the outputs of only few earlier positions: those of the previous end
+of the source (``</s>`` and, if present, a language tag), which new sentences replace, and those of
+tokens whose windows reach this end through the layers.  All other outputs are reused.
 """
 
 from typing import List, NamedTuple, Optional
@@ -16,13 +17,14 @@ from fairseq_docmt.modules.window.window_layers import WindowEncoderLayer
 
 
 class GrowingSource(NamedTuple):
-    """Sources to which sentences may be appended, with the outputs of all encoder layers.
+    """Encoding of sources that may grow, kept so that their longer versions can be encoded faster.
 
     Attributes:
         lengths: (B,) number of tokens of each source.
-        levels: embeddings, then the output of each layer, (B, S, C), right-padded.
-        final: (B,) number of leading positions whose encoder output is final: appending sentences
-            does not change it.
+        levels: the embeddings, followed by the output of each layer; all are (B, S, C),
+            right-padded.
+        final: (B,) number of leading positions of each source whose encoder output is final, that
+            is, does not change when sentences are appended.
     """
 
     lengths: Tensor
@@ -30,7 +32,7 @@ class GrowingSource(NamedTuple):
     final: Tensor
 
     def of_rows(self, order: Tensor) -> "GrowingSource":
-        """Select sources by index."""
+        """Return the encoding of the sources with the indices ``order``, in this order."""
         if torch.equal(order, torch.arange(len(self.lengths), device=order.device)):
             return self
         levels = [level.index_select(0, order) for level in self.levels]
@@ -45,16 +47,16 @@ def encode_growing(
     before: Optional[GrowingSource],
     ending: int = 1,
 ) -> GrowingSource:
-    """Encode sources, reusing the earlier encoding of shorter versions of them.
+    """Encode sources, reusing the encoding of their shorter versions from the previous call.
 
     The result equals encoding from scratch, up to rounding.
 
     Args:
         layers: encoder layers with window attention.
-        reach: window size, the number of tokens on each side that a layer attends to.
+        reach: window size, the number of tokens on each side that a token attends to in one layer.
         embedded: (B, S, C) input of the first layer, right-padded.
         lengths: (B,) number of tokens of each source.
-        before: encoding of the shorter sources; None in the first call.
+        before: result of the previous call, for the same rows; None in the first call.
         ending: number of tokens at the end of a source, such as ``</s>``, that change when
             sentences are appended.
 
@@ -75,17 +77,19 @@ def encode_growing(
 
 
 def _with_new_end(layer, reach, x, lengths, known: Optional[Tensor], changed: int) -> Tensor:
-    """Compute a layer's output for the last ``changed`` tokens of each source; reuse the rest.
+    """Compute a layer's output for the last ``changed`` tokens of each source; copy the rest.
 
     Args:
-        layer, reach: encoder layer and its window size.
-        x: (B, S, C) input, right-padded.
+        layer: encoder layer with window attention.
+        reach: its window size.
+        x: (B, S, C) input of the layer, right-padded.
         lengths: (B,) number of tokens of each source.
-        known: (B, S', C) output of the layer for the shorter sources; None in the first call.
+        known: (B, S', C) output of the layer in the previous call, from which the rest is copied;
+            None in the first call.
         changed: number of tokens at the end of each source whose output is computed.
 
     Returns:
-        (B, S, C) output.
+        (B, S, C) output of the layer.
     """
     size = min(changed + reach, x.size(1))
     columns = lengths.unsqueeze(1) - size + torch.arange(size, device=x.device)
@@ -109,20 +113,21 @@ class WindowTransformerEncoder(SharedSourceEncoder):
 
     @property
     def reach(self) -> Optional[int]:
-        """Number of tokens on each side that a layer attends to; None for all tokens."""
+        """Number of tokens on each side that a token attends to in one layer; None for all."""
         return getattr(self.layers[0].self_attn, "window", None)
 
     def encode_further(self, src_tokens: Tensor, before: Optional[GrowingSource]):
-        """Encode growing sources while decoding, reusing the earlier encoding of shorter versions.
+        """Encode sources that may have grown, reusing their encoding from the previous call.
 
         The encoder must have a finite :attr:`reach`.
 
         Args:
             src_tokens: (B, S) tokens, padded on either side.
-            before: encoding of the shorter sources of the same rows; None in the first call.
+            before: second result of the previous call, for the same rows; None in the first call.
 
         Returns:
-            Encoder output, right-padded, and the encoding for the next call.
+            The encoder output in fairseq's format, right-padded; and the encoding of the sources,
+            to be passed as ``before`` in the next call.
         """
         tokens = utils.convert_padding_direction(src_tokens, self.padding_idx, left_to_right=True)
         padding = tokens.eq(self.padding_idx)
@@ -146,7 +151,10 @@ class WindowTransformerEncoder(SharedSourceEncoder):
         return self._shared(output, tokens), source
 
     def build_encoder_layer(self, cfg):
-        """Build a layer with window attention or relative positions if the options say so."""
+        """Build a layer with window attention or relative positions.
+
+        If the options ask for neither, fairseq's own layer is built.
+        """
         if cfg.full_encoder_attention and cfg.position == "absolute":
             return super().build_encoder_layer(cfg)
         return wrapped(WindowEncoderLayer(cfg), cfg)

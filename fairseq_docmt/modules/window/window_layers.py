@@ -1,7 +1,7 @@
 """Window attention and the layers that use it (Herold and Ney 2023).
 
-Parameters have fairseq's names. Shapes: B batch rows, H heads of size d, T target or S source
-tokens, model dimension C, window size w, N beams.
+The parameters have the same names as in fairseq.  Shapes: B batch rows, H heads of size d, T target
+or S source tokens, model dimension C, window size w, N beams.
 """
 
 from typing import NamedTuple, Optional
@@ -26,14 +26,14 @@ class _WindowAttention(AttentionProjections):
     Args:
         embed_dim: size of queries and outputs.
         heads: number of attention heads.
-        window: number of keys to attend to on each side of the key that a query is aligned to;
-            None for all keys.
+        window: number of keys that a query attends to on each side of the key that it is aligned
+            to; None for all keys.
         dropout: dropout probability of attention weights.
-        relative: maximum distance of relative positions. Each distance up to it has a learned
-            vector shared by the heads, whose product with the query is added to the logit (Shaw et
-            al. 2018); farther keys use the vector of the maximum distance. None for no relative
-            positions.
-        key_dim: size of keys; default: ``embed_dim``.
+        relative: maximum distance of relative positions; None for no relative positions.  Each
+            distance up to the maximum has a learned vector, shared by the heads, whose product with
+            the query is added to the logit (Shaw et al. 2018).  Keys farther away use the vector of
+            the maximum distance.
+        key_dim: size of the input of keys and values; default: ``embed_dim``.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class CausalWindowAttention(CachedCausalAttention, _WindowAttention):
     """Causal attention of each target token to itself and the ``window`` tokens before it."""
 
     def forward(self, x, padding=None, before=None, need_state=False, **_):
-        """Attend from one or more new tokens of each row to the tokens in their windows.
+        """Attend from each new token of a row to itself and to the earlier tokens in its window.
 
-        Arguments and results are those of ``CachedCausalAttention.forward``, but in a single step
-        input and output may be (rows, C).
+        The arguments and results are those of ``CachedCausalAttention.forward``.  In addition, a
+        single decoding step may be given as (rows, C) input; the output then has the same shape.
         """
         if x.dim() > 2:
             return super().forward(x, padding, before, need_state)
@@ -79,13 +79,28 @@ class CausalWindowAttention(CachedCausalAttention, _WindowAttention):
         return x.squeeze(1), tokens
 
     def attend_sequence(self, q, k, v, padding):
-        """Attend from each of T tokens to itself and its window; return (rows, T, C)."""
+        """Attend from each of T tokens to itself and to the tokens before it in its window.
+
+        Args:
+            q, k, v: (rows, H, T, d) queries, keys and values of the tokens.
+            padding: (rows, T) True at padding; None without padding.
+
+        Returns:
+            (rows, T, C) output.
+        """
         return self._attend(q, k, v, None, True, padding)
 
     def attend_cached(self, q, tokens):
-        """Attend from the latest T tokens in the cache ``tokens``; return (rows, T, C).
+        """Attend from the latest T tokens, which are already in the cache, to the cached tokens.
 
-        Each of these tokens attends to itself and the cached tokens before it, within the window.
+        Each of them attends to itself and to the tokens before it in its window.
+
+        Args:
+            q: (rows, H, T, d) queries of the latest tokens.
+            tokens: cache of these and earlier tokens.
+
+        Returns:
+            (rows, T, C) output.
         """
         first = tokens.keys.size(2) - q.size(2)
         if q.size(2) == 1:
@@ -95,10 +110,15 @@ class CausalWindowAttention(CachedCausalAttention, _WindowAttention):
     def _attend_latest(self, q, tokens, earlier: int) -> Tensor:
         """Attend from the latest token to the whole cache, which holds only tokens in its window.
 
+        This is a faster version of :meth:`attend_cached` for a single token.
+
         Args:
-            q: (rows, H, 1, d) query.
-            tokens: cache of the token and ``earlier`` tokens before it.
-            earlier: number of earlier tokens.
+            q: (rows, H, 1, d) query of the latest token.
+            tokens: cache of the latest token and the ``earlier`` tokens before it.
+            earlier: number of tokens before the latest one.
+
+        Returns:
+            (rows, 1, C) output.
         """
         logits = q @ tokens.keys.transpose(-1, -2)
         if self.relative is not None:
@@ -116,17 +136,23 @@ class CrossWindowAttention(_WindowAttention):
     """Attention of each target token to the source tokens around its aligned position."""
 
     def project_source(self, source: Tensor, padding: Optional[Tensor], **_) -> AttendedSource:
-        """Compute keys and values of a source (B, S, C) with padding mask (B, S)."""
+        """Project a source to attention keys and values, once for all target tokens.
+
+        Args:
+            source: (B, S, C) encoder output.
+            padding: (B, S) True at padding; None without padding.
+        """
         return AttendedSource(*self.keys_and_values(source), padding)
 
     def forward(self, x: Tensor, memory: AttendedSource, centers) -> Tensor:
         """Attend from target tokens to the source tokens around their aligned positions.
 
         Args:
-            x: (B, T, C) target tokens; in a single step (B * N, C), the N beams of a sentence
-                adjacent.
+            x: (B, T, C) target tokens.  In a single decoding step x is (B * N, C), and the N beams
+                of a sentence are adjacent.
             memory: keys and values of the source.
-            centers: (B, T) aligned source positions; in a single step the result of :meth:`around`.
+            centers: (B, T) aligned source position of each target token; in a single decoding step,
+                the result of :meth:`around`.
 
         Returns:
             Output of the shape of ``x``.
@@ -137,9 +163,9 @@ class CrossWindowAttention(_WindowAttention):
         return self._attend(q, memory.keys, memory.values, centers, False, memory.padding)
 
     def weights(self, x: Tensor, memory: AttendedSource, centers: Tensor) -> Tensor:
-        """Compute the full matrix of attention weights, (B, H, T, S).
+        """Compute the full (B, H, T, S) matrix of attention weights, for analysis.
 
-        For analysis: memory is quadratic in length.
+        Unlike :meth:`forward`, this needs memory that is quadratic in the length.
         """
         logits = self.queries(x) @ memory.keys.transpose(-1, -2)
         return logits.masked_fill(self._hidden(memory, centers), -float("inf")).softmax(dim=-1)
@@ -155,11 +181,14 @@ class CrossWindowAttention(_WindowAttention):
         return hidden.unsqueeze(1)
 
     def around(self, memory: AttendedSource, centers: Tensor) -> "SourceWindow":
-        """Return the source windows of a decoding step.
+        """Find the source positions that each beam may attend to in one decoding step.
+
+        The result serves all layers.  If there is no window, or if it is as wide as the source, no
+        positions are selected, and the result has only a mask.
 
         Args:
             memory: keys and values of the sources of B sentences.
-            centers: (B * N,) aligned source positions of N beams per sentence.
+            centers: (B * N,) aligned source position of each of N beams per sentence.
         """
         bsz, length = memory.keys.size(0), memory.keys.size(2)
         if self.window is None or 2 * self.window + 1 >= length:
@@ -175,12 +204,12 @@ class CrossWindowAttention(_WindowAttention):
         return SourceWindow(columns, owners, hidden[:, None, None])
 
     def _step(self, x: Tensor, memory: AttendedSource, seen: "SourceWindow") -> Tensor:
-        """Attend from one query of each beam to its source window.
+        """Attend from one target token of each beam to its source window.
 
         Args:
             x: (B * N, C) target tokens.
             memory: keys and values of the source.
-            seen: source windows of the queries.
+            seen: result of :meth:`around` for these tokens.
 
         Returns:
             (B * N, C) output.
@@ -219,10 +248,11 @@ class EncoderWindowAttention(_WindowAttention):
     """Self-attention of source tokens within a window, with fairseq's attention interface."""
 
     def forward(self, query, key, value, key_padding_mask=None, attn_mask=None, **_):
-        """Attend from every source token to the source tokens within its window.
+        """Attend from each source token to the source tokens within its window.
 
         Args:
-            query: (S, B, C) input; ``key`` and ``value`` are ignored, as they are the same.
+            query: (S, B, C) input.  ``key`` and ``value`` are ignored, because in self-attention
+                they are the same.
             key_padding_mask: (B, S) True at padding; None without padding.
 
         Returns:
@@ -249,7 +279,7 @@ class WindowEncoderLayer(TransformerEncoderLayerBase):
     """Transformer encoder layer with window attention or relative positions."""
 
     def build_self_attention(self, embed_dim, cfg):
-        """Build self-attention within a window, or full self-attention if the options say so."""
+        """Build window self-attention, or full attention with ``--full-encoder-attention``."""
         return EncoderWindowAttention(
             embed_dim,
             cfg.encoder.attention_heads,

@@ -44,7 +44,8 @@ class Documents(NamedTuple):
 
     Attributes:
         index: document boundaries.
-        source, target: (sentences,) source and reference sentences of all documents in order.
+        source, target: (sentences,) source sentences and their reference translations, document by
+            document.
     """
 
     index: DocumentIndex
@@ -52,29 +53,30 @@ class Documents(NamedTuple):
     target: List[str]
 
     def with_context(self, sentences: int) -> List[Tuple[List[str], List[str]]]:
-        """Return a short document for each sentence: its context, then the sentence itself.
+        """Make a short document for each sentence: its context, followed by the sentence itself.
 
         Args:
             sentences: maximum number of previous sentences in the context.
 
         Returns:
-            Source sentences and target sentences of each short document.
+            A pair for each short document: its source sentences and its target sentences.
         """
         position = self.index.position
         spans = [(i - min(position[i], sentences), i + 1) for i in range(len(self.source))]
         return [(self.source[a:b], self.target[a:b]) for a, b in spans]
 
     def with_other_context(self, most: Optional[int] = None) -> List[Tuple[List[str], List[str]]]:
-        """Return a short document for each sentence, with the context from another document.
+        """Make a short document for each sentence, with its context taken from another document.
 
-        The context of a sentence at position ``i`` is the first ``i`` sentences of the next
-        document, or all its sentences if it is shorter.  The first document follows the last.
+        For a sentence with ``i`` sentences before it in its document, the context is the first
+        ``i`` sentences of the next document, or all of them if that document is shorter.  For the
+        last document, the next one is the first.  The sentence itself follows the context.
 
         Args:
             most: maximum number of context sentences, of which the last are kept; None keeps all.
 
         Returns:
-            Source sentences and target sentences of each short document.
+            A pair for each short document: its source sentences and its target sentences.
         """
         starts, position = self.index.starts.tolist(), self.index.position.tolist()
         pairs = []
@@ -88,7 +90,7 @@ class Documents(NamedTuple):
         return pairs
 
     def whole(self) -> List[Tuple[List[str], List[str]]]:
-        """Return each document as a pair: its source sentences and its target sentences."""
+        """Return a pair for each document: its source sentences and its target sentences."""
         return [(self.source[a:b], self.target[a:b]) for a, b in self.index.spans]
 
 
@@ -124,9 +126,9 @@ class Usage(NamedTuple):
 
     Attributes:
         sentence: bits per sentence, without the end symbol.
-        token: bits per token, without end symbols, averaged over all tokens.
-        published: as in the code of Fernandes et al. (2021): nats per token with the end symbol,
-            averaged over the tokens of a sentence, then over sentences.
+        token: bits per token, averaged over all tokens except end symbols.
+        published: the CXMI as in the code of Fernandes et al. (2021): nats per token, end symbol
+            included, averaged over the tokens of each sentence and then over sentences.
     """
 
     sentence: Gain
@@ -135,7 +137,9 @@ class Usage(NamedTuple):
 
 
 def read_documents(source: str, reference: str) -> Documents:
-    """Read a parallel corpus from plain text or any other format that the evaluation reads.
+    """Read a parallel corpus from files in plain text or any other format that evaluation can read.
+
+    In plain text, blank lines separate documents.
 
     Raises:
         UserError: a file is missing or empty, or source and reference do not match.
@@ -166,9 +170,10 @@ def score(scorer: ReferenceScorer, documents: Documents, context: str) -> List[S
     Args:
         scorer: scorer of the model.
         documents: the corpus.
-        context: maximum number of previous sentences; ``all`` to score whole documents with the
-            context that the model has in decoding; ``other-document`` for context from another
-            document, or ``other-document:K`` for at most K sentences of it.
+        context: value of ``--context``, or ``0`` for no context.  A number is the maximum number of
+            previous sentences.  ``all`` scores whole documents with the context that the model has
+            in decoding.  ``other-document`` takes the context from another document, and
+            ``other-document:K`` at most K sentences of it.
     """
     other, _, most = context.partition(":")
     if other == OTHER:
@@ -194,7 +199,7 @@ def _in_bits(scores) -> Tuple[np.ndarray, float]:
 def usage(
     without: Sequence[Scores], with_context: Sequence[Scores], document: Sequence[int]
 ) -> Usage:
-    """Compute the CXMI of sentences that were scored without and with context.
+    """Compute the CXMI of a test set from scores of its sentences without and with context.
 
     Args:
         without, with_context: scores of each sentence without and with context.
@@ -213,14 +218,15 @@ def usage(
 def over_other_documents(
     found: Dict[str, Sequence[Scores]], document: Sequence[int]
 ) -> Dict[str, Usage]:
-    """Compute the gain of each real context over each control (context of another document).
+    """Compute how much more each real context helps than each context from another document.
 
     Args:
         found: context, such as ``10`` or ``other-document:10`` -> scores of each sentence.
         document: (sentences,) index of the document of each sentence.
 
     Returns:
-        Name such as ``10 over other-document:10`` -> gain; empty without controls.
+        Name such as ``10 over other-document:10`` -> gain; empty if there are no contexts from
+        other documents.
     """
     others = [context for context in found if context.startswith(OTHER)]
     own = [context for context in found if context not in others]
@@ -228,7 +234,7 @@ def over_other_documents(
 
 
 def mean_gain(values: Sequence[float], document: Sequence[int]) -> Gain:
-    """Return the mean of N gains with its 95 % interval, by bootstrap over documents.
+    """Compute the mean of N gains and its 95 % confidence interval, by bootstrap over documents.
 
     Args:
         values: (N,) gains of sentences or of tokens.
@@ -243,10 +249,13 @@ def mean_gain(values: Sequence[float], document: Sequence[int]) -> Gain:
 
 
 def by_word(without: Sequence[Scores], with_context: Sequence[Scores]) -> Dict[str, List[float]]:
-    """Return, for each distinct token, the pointwise CXMI of its occurrences, in bits.
+    """Collect the gains (pointwise CXMI, in bits) of all occurrences of each distinct token.
 
     Args:
         without, with_context: scores of each sentence without and with context.
+
+    Returns:
+        Token -> gains of its occurrences, in the order of the corpus.
     """
     found: Dict[str, List[float]] = defaultdict(list)
     for one, other in zip(without, with_context):
@@ -350,7 +359,9 @@ def _check_context(context: str) -> None:
 
 
 def _load_scorers(args: argparse.Namespace) -> Tuple[ReferenceScorer, ReferenceScorer]:
-    """Return the scorers of ``--path`` and of ``--baseline`` (by default, the same scorer).
+    """Load the scorers of ``--path`` and ``--baseline``, in this order.
+
+    Without ``--baseline``, the second is the same scorer as the first.
 
     Raises:
         UserError: the models have different target dictionaries, or one cannot be loaded.
@@ -366,26 +377,27 @@ def _load_scorers(args: argparse.Namespace) -> Tuple[ReferenceScorer, ReferenceS
 
 
 def _most_improved(words: Dict[str, List[float]], min_count: int) -> List[str]:
-    """Return the tokens with at least ``min_count`` occurrences, sorted by decreasing mean gain.
+    """Return the frequent tokens, sorted by decreasing mean gain.
 
     Args:
         words: token -> gains of its occurrences.
-        min_count: least number of occurrences.
+        min_count: least number of occurrences of a frequent token.
     """
     frequent = [word for word, gains in words.items() if len(gains) >= min_count]
     return sorted(frequent, key=lambda word: -np.mean(words[word]))
 
 
 def _of_sentences(without: Sequence[Scores], found: Dict[str, Sequence[Scores]]) -> List[dict]:
-    """Return the tokens of each sentence and their scores for each context, for JSON output.
+    """Return the tokens of each sentence and their log-probabilities, for JSON output.
 
     Args:
         without: scores of each sentence without context.
         found: context -> scores of each sentence.
 
     Returns:
-        For each sentence, a dictionary with its tokens (``words``) and, for ``without`` and each
-        context, the base-2 log-probabilities of the tokens followed by that of the end symbol.
+        A dictionary for each sentence.  ``words`` is the list of its tokens.  ``without`` and each
+        context are lists of base-2 log-probabilities: those of the tokens, then that of the end
+        symbol.
     """
     everything = {"without": without, **found}
     return [

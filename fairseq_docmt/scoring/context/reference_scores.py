@@ -1,8 +1,8 @@
 """Scores of reference translations: log-probabilities of their tokens in forced decoding.
 
 Documents are scored as by ``fairseq-generate --score-reference``, so that each task and
-architecture sees the same context as in its own decoding.  Candidates of contrastive sets are
-treated as references of short documents.
+architecture sees the same context as in its own decoding.  The candidates of contrastive test sets
+are scored like references of short documents.
 """
 
 import contextlib
@@ -40,8 +40,8 @@ class Protocol(NamedTuple):
 
     Attributes:
         whole_window: if True, the score is the mean log-probability of all target tokens in the
-            model's window, context included; otherwise the sum over the tokens of the current
-            sentence, including its end symbol.
+            model's window, including the context.  If False, it is the sum over the tokens of the
+            current sentence, including its end symbol.
         smoothing: label smoothing of the log-probabilities, 0 for none.
         equal: how candidates with the same text are judged, see
             :func:`~fairseq_docmt.scoring.contrastive.accuracy.judge`.
@@ -65,7 +65,8 @@ class Scored(NamedTuple):
 
     Attributes:
         scores: for each item, the score of each candidate; higher is better.
-        unknown: proportion of the target tokens that are not in the dictionary, from 0 to 1.
+        unknown: proportion, from 0 to 1, of target tokens that are not in the dictionary.  Only the
+            current sentence of each candidate counts.
     """
 
     scores: List[List[float]]
@@ -73,15 +74,15 @@ class Scored(NamedTuple):
 
 
 class ReferenceScorer:
-    """Scorer of reference translations that uses one model or an ensemble.
+    """Scorer of reference translations with one model or an ensemble.
 
     Args:
         hub: fairseq's hub interface with one or more models, as in
             :class:`~fairseq_docmt.generation.DocumentTranslator`.
-        encode_source, encode_target: preprocessing of a sentence: tokenizer, truecasing and BPE,
-            as applied to the training data before ``fairseq-preprocess``.
+        encode_source, encode_target: functions that apply tokenizer, truecasing and BPE to a
+            sentence, as was done with the training data before ``fairseq-preprocess``.
         max_tokens: maximum number of source tokens in a batch, with padding.
-        batch_size: maximum number of candidates in a batch; None for no limit.
+        batch_size: maximum number of rows in a batch, such as candidates; None for no limit.
 
     Raises:
         UserError: the model needs following sentences as context (``--next-sentences``).
@@ -117,8 +118,9 @@ class ReferenceScorer:
             protocol: how the score of a candidate is computed.
 
         Raises:
-            UserError: a candidate is too long for the model, a sentence contains a special symbol
-                of the model as a word, or the protocol needs a single model.
+            UserError: a candidate is too long for the model; the model's window is too short for
+                the sentences after the current one; a sentence contains a special symbol of the
+                model as a word; or the protocol is for a single model, but there are several.
         """
         if protocol.smoothing and len(self.hub.models) > 1:
             raise UserError("--protocol voita is defined for one model; give a single checkpoint")
@@ -148,15 +150,17 @@ class ReferenceScorer:
     def sentence_scores(
         self, documents: Sequence[Tuple[List[str], List[str]]], last_only: bool = False
     ) -> List[List[Tuple[Tensor, Tensor]]]:
-        """Score the references of documents, each given as source and target sentences.
+        """Score the references of documents, sentence by sentence.
 
         Args:
-            documents: documents with the same number of sentences on both sides.
+            documents: source sentences and target sentences of each document, which must be equal
+                in number.
             last_only: if True, score only the last sentence of each document.
 
         Returns:
-            For each document, a pair for each scored sentence: (n,) token ids and (n,) natural
-            log-probabilities of its n target tokens, including the end symbol.
+            For each document, a list with a pair for each scored sentence: the ids of its n target
+            tokens, (n,), and their natural log-probabilities, (n,).  The last token is the end
+            symbol.
 
         Raises:
             UserError: a sentence is too long for the model, or contains one of its special symbols.
@@ -170,7 +174,7 @@ class ReferenceScorer:
         return [list(zip(target[kept], s[kept])) for (_, target), s in zip(pairs, found)]
 
     def unknown_words(self, sentences: Sequence[str], is_source: bool) -> float:
-        """Return the proportion of the sentences' tokens that are not in the dictionary.
+        """Return the proportion of the tokens of sentences that are not in the dictionary.
 
         Args:
             sentences: sentences before preprocessing.
@@ -192,17 +196,17 @@ class ReferenceScorer:
     def _sentences(
         self, pairs: Sequence[Tuple[Sentences, Sentences]], smoothing: float, last_only: bool
     ) -> List[List[Tensor]]:
-        """Compute the log-probability of each target token, sentence by sentence.
+        """Compute the log-probabilities of the target tokens of documents, sentence by sentence.
 
         Args:
-            pairs: documents, each as the token ids of its source sentences and target sentences.
+            pairs: documents, each as the token ids of its source sentences and of its target
+                sentences.
             smoothing: label smoothing of the log-probabilities, 0 for none.
-            last_only: whether only the last sentence needs a score; the scores of earlier
-                sentences may then be missing.
+            last_only: whether only the last sentence of each document needs scores.  The scores of
+                earlier sentences may then be missing.
 
         Returns:
-            For each document, one (n,) tensor of log-probabilities for each scored sentence of n
-            tokens.
+            For each document, the log-probabilities of each scored sentence, (n,) for n tokens.
         """
         if self._is_document_task:
             batches = self._document_batches(pairs, last_only)
@@ -224,9 +228,10 @@ class ReferenceScorer:
         return [[scores[row] for row in sorted(scores)] for scores in found]
 
     def _any_order(self):
-        """Return a context manager in which the task can score references in any order.
+        """Return a context manager within which the task can score references in any order.
 
         The sliding-window task switches to ``--decoding window``; other tasks keep their decoding.
+        Nothing changes for the tasks of fairseq itself.
         """
         if self._is_document_task:
             return self.task.scoring_references()
@@ -236,11 +241,12 @@ class ReferenceScorer:
         """Yield batches for a document-level task, in the order in which it decodes them.
 
         Args:
-            pairs: documents, each as the token ids of its source sentences and target sentences.
-            last_only: whether only the score of the last sentence of each document is needed.
+            pairs: documents, each as the token ids of its source sentences and of its target
+                sentences.
+            last_only: whether only the last sentence of each document needs scores.
 
         Yields:
-            Each batch, and the index of the document of each batch row.
+            A batch, and a list with the index of the document of each batch row.
         """
         task = self.task
         starts = np.concatenate([[0], np.cumsum([len(source) for source, _ in pairs])])
@@ -268,11 +274,12 @@ class ReferenceScorer:
         """Yield batches of independent sentences, sorted by length, for a sentence-level task.
 
         Args:
-            pairs: documents, each as the token ids of its source sentences and target sentences.
+            pairs: documents, each as the token ids of its source sentences and of its target
+                sentences.
             last_only: whether to leave out all but the last sentence of each document.
 
         Yields:
-            Each batch, and the index of the document of each batch row.
+            A batch, and a list with the index of the document of each batch row.
         """
         kept = slice(-1, None) if last_only else slice(None)
         src = [sentence for source, _ in pairs for sentence in source[kept]]
@@ -296,13 +303,16 @@ class ReferenceScorer:
             yield sample, documents
 
     def _rows_of(self, spans: np.ndarray) -> np.ndarray:
-        """Return the (n, 2) spans of sentences that the model reads as one sequence each.
+        """Return the spans of sentences that the model reads as one sequence each.
 
-        These are ``spans``, unless a model reads a document as a batch with one sentence per row;
-        then each sentence is a span of its own.
+        These are ``spans``, unless a model reads a document as a batch with one sentence per row.
+        In this case each sentence is a span of its own.
 
         Args:
-            spans: (spans, 2) first sentence of each decoding unit, and the sentence after its last.
+            spans: (units, 2) first sentence of each decoding unit, and the sentence after its last.
+
+        Returns:
+            (n, 2) first sentence of each sequence, and the sentence after its last.
         """
         if not any(reads_documents(model) for model in self.hub.models):
             return spans
@@ -339,13 +349,13 @@ def _score(sentences: List[Tensor], current: int, protocol: Protocol) -> float:
     """Compute the score of a candidate from the log-probabilities of its tokens.
 
     Args:
-        sentences: log-probabilities of the tokens of the last sentences of the document, as many as
-            the model's window holds.
-        current: index of the scored sentence, counted from the end: -1 is the last one.
+        sentences: log-probabilities of the tokens of each sentence in the model's window, which
+            ends with the last sentence of the document.
+        current: index of the current sentence, counted from the end: -1 is the last one.
         protocol: how the score is computed.
 
     Raises:
-        UserError: the window is too short to include the scored sentence.
+        UserError: the window is too short to include the current sentence.
     """
     if -current > len(sentences):
         raise UserError(
@@ -356,7 +366,7 @@ def _score(sentences: List[Tensor], current: int, protocol: Protocol) -> float:
 
 
 class _Smoothed(nn.Module):
-    """Model wrapper that returns negative label-smoothed losses in place of log-probabilities.
+    """Wrapper of a model that turns its log-probabilities into negative label-smoothed losses.
 
     The loss is ``LossXent`` in the code of Voita et al. (2019): the cross-entropy with a
     distribution that gives ``1 - smoothing`` to the reference token and ``smoothing`` in equal

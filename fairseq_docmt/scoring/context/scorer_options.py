@@ -50,7 +50,10 @@ def add_model_arguments(parser) -> None:
 
 
 def given_model_options(args) -> List[str]:
-    """Return the names of the options of :func:`add_model_arguments` that are not at their default.
+    """Return the names of those model options that differ from their defaults.
+
+    A command that needs no model uses it to refuse such options.  Model options are those that
+    :func:`add_model_arguments` adds.
 
     Args:
         args: parsed options of a command.
@@ -62,13 +65,13 @@ def given_model_options(args) -> List[str]:
 
 
 def load_scorer(path: str, args) -> ReferenceScorer:
-    """Load a scorer of one or more models.
+    """Load one or more models, and build a scorer of references from them.
 
-    Text is preprocessed as the options say or, by default, like the training data.
+    The scorer preprocesses text as the options say or, by default, like the training data.
 
     Args:
-        path: checkpoint, or several joined by ``:``.
-        args: options of :func:`add_model_arguments`.
+        path: checkpoint, or several joined by ``:`` for an ensemble.
+        args: parsed options of :func:`add_model_arguments`.
 
     Raises:
         UserError: a checkpoint, BPE codes or a truecasing model is missing, or an option is
@@ -93,7 +96,7 @@ def load_scorer(path: str, args) -> ReferenceScorer:
 
 
 def _given_forms(args) -> List[TextForm]:
-    """Return the preprocessing of source text and of target text, as set by the options.
+    """Return the preprocessing that the options set, for source text and for target text.
 
     Raises:
         UserError: a file is missing, or options contradict each other.
@@ -122,18 +125,20 @@ def _given_forms(args) -> List[TextForm]:
 
 
 def _completed(given: List[TextForm], languages: Sequence[str], data: str) -> List[TextForm]:
-    """Fill in preprocessing that the options leave open, as it was for the training data.
+    """Add the preprocessing of the training data where the options leave it open.
 
-    Nothing is filled in if the folder of the training data does not record its preprocessing.
+    If the options set nothing, all preprocessing is taken from the training data; otherwise only
+    the subword model is.  If the folder of the training data does not describe its preprocessing,
+    ``given`` is returned unchanged.
 
     Args:
-        given: preprocessing of source and target, as set by the options.  If they set none, all
-            preprocessing is taken from the training data; otherwise only the subword model is.
+        given: preprocessing of source and target, as set by the options.
         languages: source and target language.
         data: folder of the training data.
 
     Raises:
-        UserError: the BPE codes or the SentencePiece model are not those of the training data.
+        UserError: the options name BPE codes or a SentencePiece model that are not those of the
+            training data.
     """
     found = read_text_forms(data)
     if not all(language in found for language in languages):

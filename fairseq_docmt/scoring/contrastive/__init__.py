@@ -1,1 +1,1 @@
-"""Accuracy of models on contrastive test sets."""
+"""Contrastive test sets: readers of published sets, and the accuracy of models on them."""

@@ -1,9 +1,10 @@
-"""Accuracy on contrastive items.
+"""Accuracy on contrastive test sets.
 
-An item is answered correctly if its correct candidate scores higher than all other candidates.
-Ties count as wrong, and their number is reported: in most published sets the correct candidate
-comes first, so choosing the first of several best candidates would give a constant scorer almost
-perfect accuracy.
+An item of such a set has one correct and one or more wrong candidate translations.  A model answers
+it correctly if it gives the correct candidate a higher score than all others.  Ties count as wrong,
+and their number is reported.  If the first of several best candidates were chosen instead, a scorer
+that gives all candidates the same score would reach almost perfect accuracy, because the correct
+candidate comes first in most published sets.
 """
 
 import math
@@ -18,8 +19,9 @@ class Verdict(NamedTuple):
 
     Attributes:
         correct: whether the correct candidate scores higher than all other candidates.
-        tie: whether the correct candidate shares the highest score with another one.
-        chance: probability of a correct answer if the scores of distinct texts were random.
+        tie: whether the correct candidate shares the highest score with another candidate.
+        chance: probability that the item is answered correctly if each distinct text gets a random
+            score.
     """
 
     correct: bool
@@ -31,8 +33,10 @@ class Accuracy(NamedTuple):
     """Accuracy over one or more contrastive items.
 
     Attributes:
-        items, correct, ties: numbers of all items, of correct answers and of ties.
-        chance: expected accuracy of random scores, from 0 to 1.
+        items: number of items.
+        correct: number of items that are answered correctly.
+        ties: number of items in which the correct candidate shares the highest score.
+        chance: accuracy to be expected from random scores, from 0 to 1.
     """
 
     items: int
@@ -51,12 +55,12 @@ def judge(where: str, item: Item, scores: Sequence[float], equal: str = "merged"
 
     Args:
         where: name of the item in error messages.
-        item: the item.
-        scores: scores of its candidates; higher is better.
-        equal: how candidates with the same text are judged.  ``merged``: as a single candidate.
-            ``wrong`` (ContraPro): an item whose correct text occurs twice is wrong.  ``first``
-            (Voita et al., 2019): as ``merged``, but if all candidates have the same text, the
-            first one is chosen.
+        item: the item to judge.
+        scores: score of each candidate; higher is better.
+        equal: treatment of candidates that have the same text.  With ``merged``, they count as one
+            candidate.  With ``wrong``, as in ContraPro, an item that lists the correct text twice
+            is wrong.  With ``first``, as in Voita et al. (2019), they are merged, but if all
+            candidates have the same text, the first one counts as the answer.
 
     Raises:
         UserError: a score is not a finite number.
@@ -82,7 +86,7 @@ def judge(where: str, item: Item, scores: Sequence[float], equal: str = "merged"
 
 
 def summarise(verdicts: Sequence[Verdict]) -> Accuracy:
-    """Compute the accuracy over the results of one or more items."""
+    """Compute the accuracy, the number of ties and the chance level of one or more judged items."""
     return Accuracy(
         items=len(verdicts),
         correct=sum(v.correct for v in verdicts),
@@ -92,14 +96,16 @@ def summarise(verdicts: Sequence[Verdict]) -> Accuracy:
 
 
 def by_label(items: Sequence[Item], verdicts: Sequence[Verdict]) -> Dict[str, Dict[str, Accuracy]]:
-    """Compute the accuracy for each value of each label, such as ``distance``.
+    """Compute the accuracy of each group of items that have the same value of a label.
+
+    For example, the label ``distance`` gives one accuracy for each distance of the antecedent.
 
     Args:
         items: contrastive items with labels.
         verdicts: result of each item.
 
     Returns:
-        Label -> value -> accuracy; numeric values come first, in increasing order.
+        Label -> value -> accuracy.  Numeric values come first, in increasing order.
     """
     found: Dict[str, Dict[str, List[Verdict]]] = {}
     for item, verdict in zip(items, verdicts):

@@ -1,11 +1,12 @@
-"""Measure accuracy on contrastive test sets: is the translation that fits the context preferred?
+"""Measure how often a model prefers the translation that fits the context (contrastive test sets).
 
     fairseq-docmt contrastive --path checkpoint_best.pt --context 3 deixis_test.json
 
 The test sets of Voita et al. (2019), Müller et al. (2018, ContraPro), Lopes et al. (2020) and
-Bawden et al. (2018) are read as published.  Any other set can be converted to JSON lines, described
-in fairseq_docmt/scoring/contrastive/items.py.  Ties count as wrong; the chance level is the exact
-expected accuracy of random guessing.  --protocol sets the score of a candidate (higher is better):
+Bawden et al. (2018) are read as published.  Any other set can be used after it has been converted
+to the JSON lines described in fairseq_docmt/scoring/contrastive/items.py.  Ties count as wrong.
+The chance level is the exact expected accuracy of random guessing.  --protocol chooses how the
+score of a candidate is computed (higher is better):
 
   plain      log-probability of the current sentence, given its context in both languages
   voita      the same with label smoothing of 0.1, as in the code of Voita et al.
@@ -85,7 +86,7 @@ def add_arguments(parser) -> None:
 
 
 def main(args) -> None:
-    """Run ``fairseq-docmt contrastive``: judge the items, and print or write the accuracies."""
+    """Run ``fairseq-docmt contrastive``: score and judge the items, and report the accuracies."""
     for path in filter(None, (args.convert, args.items, args.out and Path(args.out))):
         if not path.parent.is_dir():
             raise UserError(f"folder {path.parent} not found; create it first")
@@ -169,15 +170,20 @@ def _scores(args, items: List[Item]) -> Scored:
 
 
 def read_losses(path: str, items: List[Item]) -> Scored:
-    """Read the loss of each candidate of a set, and return the negated losses as scores.
+    """Read the losses that another program computed for all candidates, and turn them into scores.
+
+    The score of a candidate is its negated loss, so that higher scores are better.
 
     Args:
         path: file with one loss per line, in the order of the candidates of the items.
         items: the items of the set.
 
+    Returns:
+        The scores.  The proportion of unknown tokens, which is not known, is set to 0.
+
     Raises:
-        UserError: the file does not exist or is not UTF-8, a line is not a number, or there is not
-            one line per candidate.
+        UserError: the file does not exist or is not UTF-8, a line is not a finite number, or the
+            numbers of lines and candidates differ.
     """
     if not Path(path).is_file():
         raise UserError(f"--losses {path} not found")
@@ -203,8 +209,9 @@ def judge_sets(
 
     Args:
         sets: name of the set -> items.
-        scores: candidate scores of each item, for the items of all sets in order.
-        equal: how candidates with the same text are judged, see
+        scores: for each item, the scores of its candidates.  The items of all sets follow each
+            other in the order of ``sets``.
+        equal: treatment of candidates that have the same text, see
             :func:`~fairseq_docmt.scoring.contrastive.accuracy.judge`.
 
     Returns:
@@ -227,9 +234,11 @@ class Comparison(NamedTuple):
 
     Attributes:
         accuracy: accuracy of the other model, from 0 to 1.
-        difference, low, high: accuracy of this model minus accuracy of the other model, and the
-            ends of the 95 % confidence interval.
-        better, worse: numbers of items that only this model, or only the other model, gets right.
+        difference: accuracy of this model minus accuracy of the other model.
+        low, high: ends of the 95 % confidence interval of the difference; None if the set has only
+            one item.
+        better, worse: number of items that only this model gets right, and number of items that
+            only the other model gets right.
         p: p-value of a two-sided sign test of ``better`` against ``worse``.
     """
 
@@ -246,14 +255,15 @@ def read_verdicts(path: str, results: Dict[str, SetResult]) -> Dict[str, List[bo
     """Read which items another model gets right, from a file written by ``--items``.
 
     Args:
-        path: file written by ``--items``.
+        path: file written by ``--items`` when the other model was run on the same sets.
         results: results of this model, by name of the set.
 
     Returns:
         Name of the set -> for each of its items, whether the other model gets it right.
 
     Raises:
-        UserError: the file was not written by ``--items``, or its items differ from the sets.
+        UserError: the file was not written by ``--items``, or does not list exactly the items of
+            each set, in order.
     """
     found: Dict[str, List[bool]] = {name: [] for name in results}
     for number, line in enumerate(lines_of(read_text(path)), start=1):
@@ -321,10 +331,10 @@ def _table_of_comparison(compared: Dict[str, Comparison]) -> Table:
 
 
 def _signature(name: str, args, result: SetResult) -> str:
-    """Return a signature in the style of sacreBLEU: the settings behind the results of a set.
+    """Return the settings behind the results of a set as one string, like sacreBLEU's signatures.
 
-    With ``--losses`` the context is not named, since another program chose it; the protocol is
-    named only if it decides how candidates with the same text are judged.
+    With ``--losses``, another program has chosen the context, so the signature does not give it.
+    The protocol is then given only if it determines how candidates with the same text are treated.
     """
     parts = [f"set:{name}", f"items:{len(result.items)}"]
     if not args.losses or PROTOCOLS[args.protocol].equal != "merged":

@@ -1,11 +1,12 @@
 """Readers of published contrastive test sets.
 
 * Consistency sets of Voita et al. (2019), English-Russian: ``deixis_test.json`` and others.
-* ContraPro of Müller et al. (2018), English-German pronouns: ``contrapro.json``.  The file has no
-  context; it is taken from the OpenSubtitles documents that the scripts of ContraPro extract.
-* The set of Lopes et al. (2020), English-French pronouns: ``testset-en-fr.json``.  It looks like
-  ContraPro, but counts lines from 0 and names documents without a suffix.  Its references are
-  tokenized, so they are taken from the documents as well.
+* ContraPro of Müller et al. (2018), English-German pronouns: ``contrapro.json``.  The file contains
+  no context.  The context is taken from the OpenSubtitles documents that ContraPro's scripts
+  extract.
+* The set of Lopes et al. (2020), English-French pronouns: ``testset-en-fr.json``.  The format is
+  that of ContraPro, except that lines are counted from 0 and documents are named without a suffix.
+  The references are tokenized, so the untokenized references are taken from the documents as well.
 * The sets of Bawden et al. (2018), English-French: ``anaphora.json``, ``lexical-choice.json``.
 """
 
@@ -28,20 +29,21 @@ LARGEST_DISTANCE = 3
 def read_set(
     path: str, context: Optional[int] = None, documents: Optional[str] = None, after: int = 0
 ) -> List[Item]:
-    """Read the items of a contrastive test set, detecting its format.
+    """Read the items of a contrastive test set in any of the supported formats.
 
     Args:
-        path: JSON as published, or JSON lines (see :mod:`fairseq_docmt.scoring.contrastive.items`)
-            in a file with the extension ``.jsonl``.
-        context: maximum number of context sentences before the current one; None keeps all that
-            the set has.
-        documents: folder with the documents that hold the context of ContraPro and of the set of
-            Lopes et al. (2020).
+        path: JSON file as published, or a file with the extension ``.jsonl`` in the format of
+            :mod:`fairseq_docmt.scoring.contrastive.items`.
+        context: maximum number of context sentences before the current one.  None keeps all context
+            of the set; ContraPro and the set of Lopes et al. (2020) need a number.
+        documents: folder with the documents from which the context of ContraPro and of the set of
+            Lopes et al. (2020) is taken.
         after: maximum number of context sentences after the current one.
 
     Raises:
-        UserError: the file does not exist, has an unknown format or lacks a key, or ``context`` or
-            ``documents`` is missing for a set that has no context of its own.
+        UserError: the file does not exist, has no items, has an unknown format or lacks a key; a
+            number of context sentences is negative; or ``context`` or ``documents`` is None, but
+            the set has no context of its own.
     """
     file = Path(path)
     if not file.is_file():
@@ -91,9 +93,9 @@ def voita(name: str, stem: str, entries: list) -> List[Item]:
     """Return the items of a consistency set of Voita et al. (2019).
 
     Args:
-        name: file, for error messages.
-        stem: name of the file without its extension; gives the label ``phenomenon``, e.g.
-            ``deixis`` for ``deixis_test``.
+        name: name of the file in error messages.
+        stem: name of the file without its extension, such as ``deixis_test``.  It becomes the label
+            ``phenomenon``, without a final ``_dev`` or ``_test``.
         entries: content of the JSON file.
     """
     phenomenon = re.sub("_(dev|test)$", "", stem)
@@ -131,23 +133,23 @@ def _voita_sentences(where: str, text) -> List[str]:
 def contrapro(
     name: str, entries: list, context: Optional[int], documents, after: int = 0
 ) -> List[Item]:
-    """Return the items of ContraPro (Müller et al., 2018); the first candidate is the reference.
+    """Return the items of ContraPro (Müller et al., 2018), with the reference as first candidate.
 
-    Context after a segment, which ContraPro's scripts do not extract, is taken from the same
-    documents as the context before it, as in Herold and Ney (2023, appendix A.2).
+    The items get the labels by which ContraPro's script reports results: the pair of pronouns, the
+    distance of the antecedent in sentences, and whether the antecedent is in the same segment.
 
-    The labels are those that ContraPro's script reports: the pair of pronouns, the distance of the
-    antecedent in sentences, and whether the antecedent is in the same segment.
+    ContraPro's scripts extract only the context before a segment.  The context after it is taken
+    from the same documents, as in Herold and Ney (2023, appendix A.2).
 
     Args:
-        name: file, for error messages.
+        name: name of the file in error messages.
         entries: content of the JSON file.
         context: number of context sentences before the current one; must not be None.
-        documents: folder with the OpenSubtitles documents; None without context.
+        documents: folder with the OpenSubtitles documents; may be None if no context is wanted.
         after: number of context sentences after the current one.
 
     Raises:
-        UserError: context or documents are missing, or do not match the items.
+        UserError: ``context`` or ``documents`` is missing, or the documents do not match the items.
     """
     if context is None or (context + after > 0 and documents is None):
         raise UserError(
@@ -181,10 +183,10 @@ def contrapro(
 
 
 def _errors(where: str, entry: dict) -> list:
-    """Return the contrastive translations of a ContraPro item, as a list of dictionaries.
+    """Return the contrastive (wrong) translations of a ContraPro item, as a list of dictionaries.
 
     Raises:
-        UserError: the item has no such list.
+        UserError: the item has no list ``errors``.
     """
     errors = field(where, entry, "errors")
     if not isinstance(errors, list):
@@ -199,19 +201,19 @@ def _letters(text) -> str:
 def lopes(
     name: str, entries: list, context: Optional[int], documents, after: int = 0
 ) -> List[Item]:
-    """Return the items of Lopes et al. (2020); the first candidate is the reference.
+    """Return the items of Lopes et al. (2020), with the reference as first candidate.
 
     Source, reference and context are read from the documents, as in the scripts of the set.
 
     Args:
-        name: file, for error messages.
+        name: name of the file in error messages.
         entries: content of the JSON file.
         context: number of context sentences before the current one; must not be None.
-        documents: folder with the OpenSubtitles documents.
+        documents: folder with the OpenSubtitles documents; must not be None.
         after: number of context sentences after the current one.
 
     Raises:
-        UserError: context or documents are missing, or do not match the items.
+        UserError: ``context`` or ``documents`` is missing, or the documents do not match the items.
     """
     if context is None or documents is None:
         raise UserError(
@@ -257,10 +259,17 @@ def _contrapro_labels(where: str, entry: dict) -> dict:
 
 
 class _Documents:
-    """OpenSubtitles documents in the sub-folders of a folder, found by the names of target files.
+    """OpenSubtitles documents, from which the context of test items is read.
 
-    Each document is a pair of line-aligned files such as ``YEAR/NAME.en`` and ``YEAR/NAME.de``; the
-    source file is the only other file in the sub-folder with the same name and another suffix.
+    Each document is a pair of line-aligned files, such as ``YEAR/NAME.en`` and ``YEAR/NAME.de``, in
+    a sub-folder of the given folder.  It is looked up by the name of its target file.  The source
+    file is the only other file in the sub-folder with the same name and another suffix.
+
+    Args:
+        folder: folder that contains the sub-folders.
+
+    Raises:
+        UserError: the folder does not exist.
     """
 
     def __init__(self, folder: str):
@@ -279,11 +288,16 @@ class _Documents:
             where: name of the item in error messages.
             name: name of the target file, such as ``NAME.de``.
             line: line number, from 1.
-            before, after: numbers of lines to read before and after this line; pairs with an empty
-                source or target count, but are not returned.
+            before: number of lines to read before the line.
+            after: number of lines to read after the line.
+
+        Returns:
+            A list of pairs, a pair, and a list of pairs.  Each pair is a source and a target
+            sentence.  The lists leave out pairs in which the source or the target is empty.
 
         Raises:
-            UserError: the folder lacks the document or the line.
+            UserError: the folder lacks the document or the line, or the document is not a pair of
+                files with the same number of lines.
         """
         pairs = self._pairs(where, str(name))
         if not str(line).isdecimal() or not 1 <= int(line) <= len(pairs):
@@ -332,7 +346,7 @@ def bawden(name: str, entries: dict) -> List[Item]:
     Each item has one previous sentence as context.
 
     Args:
-        name: file name for error messages.
+        name: name of the file in error messages.
         entries: content of the JSON file.
     """
     items = []
@@ -354,10 +368,10 @@ def bawden(name: str, entries: dict) -> List[Item]:
 
 
 def _list(where: str, entry, name: str) -> List[dict]:
-    """Return ``entry[name]``, which must be a list of dictionaries.
+    """Return ``entry[name]`` after checking that it is a list of dictionaries.
 
     Args:
-        where: location of the entry, for error messages.
+        where: name of the entry in error messages.
         entry: any value read from JSON.
         name: key.
 

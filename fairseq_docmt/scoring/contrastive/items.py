@@ -9,8 +9,9 @@ Each line is one item::
 
 ``source`` is a list of sentences: optional context and the current sentence.  The current sentence
 is the last one, unless ``"after": 2`` gives the number of context sentences that follow it.  Every
-candidate translates the source sentence by sentence; ``correct`` is the index, from 0, of the
-correct candidate.  Accuracy is reported for each value of each label; labels are optional.
+candidate translates the source sentence by sentence.  ``correct`` is the index of the correct
+candidate, from 0.  ``labels`` are optional; if there are any, accuracy is also reported for each
+value of each label.
 """
 
 import json
@@ -30,7 +31,7 @@ class Item(NamedTuple):
         correct: index of the correct candidate, from 0.
         labels: properties by which results are grouped, e.g. ``{"phenomenon": "deixis", "distance":
             "2"}``.
-        after: number of context sentences after the current one.
+        after: number of context sentences that follow the current one.
     """
 
     source: List[str]
@@ -40,7 +41,7 @@ class Item(NamedTuple):
     after: int = 0
 
     def with_context(self, before: Optional[int], after: int = 0) -> "Item":
-        """Return the item with only the context sentences nearest to the current sentence.
+        """Return a copy of the item that keeps only the context nearest to the current sentence.
 
         Args:
             before: maximum number of context sentences before the current one; None keeps all.
@@ -59,12 +60,12 @@ class Item(NamedTuple):
 def checked_item(
     where: str, source, candidates, correct, labels: Dict[str, Any], after: int = 0
 ) -> Item:
-    """Build an item from values read from a file, and check their types and sizes.
+    """Build an item from values read from a file, after checking their types and sizes.
 
     Args:
         where: name of the item in error messages, e.g. ``set.json: item 3``.
-        source, candidates, correct, labels, after: attributes of :class:`Item`; labels may have
-            values of any type, which are converted to text.
+        source, candidates, correct, labels, after: attributes of :class:`Item`.  The values of
+            labels may be of any type and are converted to text.
 
     Raises:
         UserError: a value is invalid.
@@ -93,7 +94,7 @@ def checked_item(
 
 
 def field(where: str, entry, name: str):
-    """Return ``entry[name]`` of a dictionary read from a file.
+    """Return ``entry[name]`` of a dictionary read from a file, with a clear error if it is missing.
 
     Args:
         where: name of the entry in error messages, e.g. ``set.json: item 3``.
@@ -129,7 +130,7 @@ def _is_number(value) -> bool:
 
 
 def _label(value) -> str:
-    """Return a label as text: strings unchanged, other values as JSON."""
+    """Return the value of a label as text: strings unchanged, other values as JSON."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

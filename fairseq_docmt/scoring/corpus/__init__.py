@@ -1,1 +1,1 @@
-"""Metrics of whole test sets, with significance tests."""
+"""Metrics of whole test sets such as BLEU and COMET, with significance tests."""

@@ -1,9 +1,10 @@
 """COMET (Rei et al., 2020) as a sacreBLEU metric, so that sacreBLEU's significance tests apply.
 
-Two variants score sentences with their context.  The first (Vernikos et al., 2022) scores each
-sentence together with the two sentences before it; the target side of this context is always the
-reference.  The second scores blocks of consecutive sentences, as SLIDE does (Raunak et al., 2024).
-The package unbabel-comet runs in a separate process, because it needs an older NumPy than fairseq.
+Two variants score sentences together with context.  The metric ``comet-doc`` (Vernikos et al.,
+2022) scores each sentence with the two sentences before it; the target side of this context is
+always the reference.  The metric ``comet-slide`` scores blocks of consecutive sentences, as SLIDE
+does (Raunak et al., 2024).  The package unbabel-comet runs in a separate process, because it needs
+an older NumPy than fairseq.
 """
 
 import argparse
@@ -45,13 +46,13 @@ class CometSignature(Signature):
 class Comet(SegmentMean):
     """Mean COMET score over segments, times 100.
 
-    With several references, the score of a segment is the mean of its scores with each of them.
+    With several references, the score of a segment is the mean of its scores with each reference.
 
     Args:
         texts: test set with source.
         model: name or checkpoint of a COMET model; None for the default.
         python: Python executable with unbabel-comet installed; None for the running interpreter.
-        context: number of previous sentences with which each sentence is scored.
+        context: number of previous sentences that COMET reads with each sentence; 0 for none.
 
     Raises:
         UserError: the test set has no source.
@@ -72,7 +73,10 @@ class Comet(SegmentMean):
         self._version = "?"
 
     def get_signature(self) -> Signature:
-        """Return the sacreBLEU signature, which names a model file without its folder."""
+        """Return the sacreBLEU signature, which gives the model, the version and the context size.
+
+        A checkpoint is given by its file name, because its folder differs between machines.
+        """
         return CometSignature(
             {
                 "num_refs": len(self._texts.references),
@@ -109,12 +113,17 @@ class Comet(SegmentMean):
 
 
 def windows_of(texts: Translations, size: int = WINDOW) -> Translations:
-    """Return a test set whose texts are blocks of consecutive sentences, as in SLIDE.
+    """Return a test set in which consecutive sentences are joined into blocks, as in SLIDE.
+
+    Blocks do not overlap and do not extend over the end of a document.
 
     Args:
-        texts: test set.  Its systems, references and source are replaced; the other attributes,
-            such as ``index``, still describe sentences.
+        texts: test set.
         size: number of sentences in a block; the last block of a document may have fewer.
+
+    Returns:
+        Copy of the test set in which ``systems``, ``references`` and ``source`` hold blocks instead
+        of sentences.  All other attributes, such as ``index``, still describe sentences.
     """
     spans = [
         (begin, min(begin + size, end))
@@ -137,7 +146,7 @@ def add_arguments(parser: argparse.ArgumentParser, model: str = DEFAULT_MODEL) -
 
     Args:
         parser: parser of a command.
-        model: default model, for the help text.
+        model: name of the command's default model, for the help text.
     """
     parser.add_argument("--comet-model", metavar="NAME|FILE", help=f"for comet; default: {model}")
     parser.add_argument(
@@ -149,15 +158,15 @@ def add_arguments(parser: argparse.ArgumentParser, model: str = DEFAULT_MODEL) -
 
 
 def refuse_unused(args: argparse.Namespace, used: bool, by: str) -> None:
-    """Refuse the options for COMET if COMET is not computed.
+    """Refuse ``--comet-model`` and ``--comet-python`` if no COMET score is computed.
 
     Args:
         args: options of the command line.
-        used: whether COMET is computed.
-        by: options that select COMET, for the message.
+        used: whether a COMET score is computed.
+        by: options that would request COMET, for the error message.
 
     Raises:
-        UserError: such an option is given.
+        UserError: one of these options is given, but has no effect.
     """
     for option in ("comet_model", "comet_python"):
         if getattr(args, option) is not None and not used:
@@ -169,11 +178,11 @@ def scorer(args: argparse.Namespace, model: str = DEFAULT_MODEL) -> Scorer:
 
     Args:
         args: options of the command line.
-        model: default model.
+        model: model to use if ``--comet-model`` is not given.
 
     Returns:
-        Function that takes samples (dictionaries with ``src``, ``mt`` and, if the model needs it,
-        ``ref``) and returns their scores.
+        Function from samples to their scores.  Samples are dictionaries with ``src``, ``mt`` and,
+        if the model needs it, ``ref``.
     """
     python, name = args.comet_python or sys.executable, args.comet_model or model
     return lambda samples: run(python, name, samples).scores
@@ -187,14 +196,15 @@ class Scored(NamedTuple):
 
 
 def run(python: str, model: str, samples: List[dict], context: bool = False) -> Scored:
-    """Score samples with COMET, in a separate process.
+    """Score samples with COMET in a separate process; return the scores and the version of COMET.
 
     Args:
         python: Python executable with unbabel-comet installed.
         model: name or checkpoint of a COMET model.
-        samples: dictionaries with ``src``, ``mt`` and, if the model needs it, ``ref``.  The values
-            are sentences, or with ``context`` lists of sentences, of which the last is scored.
-        context: whether samples have context.
+        samples: dictionaries with ``src``, ``mt`` and, if the model needs it, ``ref``.  Each value
+            is a sentence or, if ``context`` is True, a list of sentences.
+        context: if True, the last sentence of each list is scored, and the sentences before it are
+            its context.
 
     Raises:
         UserError: the Python executable, the package or the model cannot be used.

@@ -16,9 +16,9 @@ def main(source: str, target: str) -> None:
     """Score samples from one JSON file with COMET, and write scores or an error to another.
 
     Args:
-        source: file with the arguments of :func:`score`.
-        target: file for the dictionary that :func:`score` returns; if scoring fails, for a
-            dictionary with an ``error``.
+        source: file to read, with the arguments of :func:`score` as a dictionary.
+        target: file to write.  It gets the dictionary that :func:`score` returns or, if scoring
+            fails, a dictionary with an ``error`` message.
     """
     with open(source, encoding="utf-8") as stream:
         wanted = json.load(stream)
@@ -43,13 +43,15 @@ def score(model: str, samples: list, context: bool, batch_size: int) -> dict:
 
     Args:
         model: name or checkpoint of the model.
-        samples: dictionaries with ``src``, ``mt`` and, if the model needs it, ``ref``.
-        context: whether the texts are lists of sentences, of which COMET reads all and scores the
-            last one.
+        samples: dictionaries with ``src``, ``mt`` and, if the model needs it, ``ref``.  Each value
+            is a sentence or, if ``context`` is True, a list of sentences.
+        context: if True, the last sentence of each list is scored, and the sentences before it are
+            its context.
         batch_size: number of samples in a batch.
 
     Returns:
-        Dictionary with ``scores`` and the ``version`` of unbabel-comet, or with an ``error``.
+        Dictionary with ``scores`` and the ``version`` of unbabel-comet.  If ``context`` is True and
+        the model cannot use context, the dictionary has only an ``error`` message.
     """
     import comet
     import torch
@@ -68,13 +70,19 @@ def score(model: str, samples: list, context: bool, batch_size: int) -> dict:
 
 
 def with_context(sample: dict, encoder) -> dict:
-    """Join the sentences of each text of a sample, dropping the first ones if a text is too long.
+    """Join the sentences of each text of a sample, as far as the model can read them.
 
-    Otherwise COMET would truncate the end of the text, which is the sentence to score.
+    While a joined text is too long, the first sentence of each text is dropped.  Otherwise COMET
+    would truncate the end of the text, which is the sentence to score.  The last sentence is always
+    kept.
 
     Args:
         sample: ``src``, ``mt`` and perhaps ``ref``, each a list of sentences.
         encoder: encoder of the COMET model.
+
+    Returns:
+        The sample with each text as one string.  Sentences are separated by the separator symbol of
+        the model's tokenizer.
     """
     tokenizer = encoder.tokenizer
     separator = f" {tokenizer.sep_token} "

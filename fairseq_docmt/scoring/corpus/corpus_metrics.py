@@ -1,9 +1,9 @@
 """Corpus metrics at sentence and document level, with significance tests.
 
-s-BLEU, chrF, TER and METEOR are computed over sentences, d-BLEU and d-chrF over documents, whose
-n-grams may match anywhere in the document (Feng et al., 2022, section 4; Wu et al., 2022).  d-BLEU
-and d-chrF ignore sentence boundaries and increase with document length: signatures give the number
-of documents, and s-BLEU should be reported beside d-BLEU.
+s-BLEU, chrF, TER and METEOR compare sentences.  d-BLEU and d-chrF compare whole documents, in which
+n-grams may match anywhere (Feng et al., 2022, section 4; Wu et al., 2022).  These document-level
+metrics ignore sentence boundaries, and their scores increase with the length of documents.  So
+signatures give the number of documents, and s-BLEU should be reported beside d-BLEU.
 """
 
 import math
@@ -59,9 +59,11 @@ class Kind(NamedTuple):
 
     Attributes:
         label: name in tables, such as ``s-BLEU``.
-        unit: what is scored as one segment: ``sentence``, ``document`` or a block of sentences.
+        unit: what is scored as one segment: ``sentence``, ``document``, or ``6 sentences`` for
+            blocks of sentences.
         higher_is_better: whether a higher score is an improvement.
-        build: constructor of the sacreBLEU metric; None if scores come from another program.
+        build: function that builds the sacreBLEU metric from the settings and the test set; None if
+            the scores come from another program.
     """
 
     label: str
@@ -111,12 +113,13 @@ class MetricResult(NamedTuple):
         label: name of the metric in tables.
         signature: settings of the metric, like the signatures of sacreBLEU.
         higher_is_better: whether a higher score is an improvement.
-        scores: system -> score, from 0 to 100 (TER can exceed 100).
-        tests: name of the test -> system -> comparison with the baseline.
+        scores: system -> score.  Scores are from 0 to 100, but TER can exceed 100, and the scores
+            of COMET and of other programs have their own ranges.
+        tests: name of the test -> system -> comparison with the first system, the baseline.
         segments: system -> (sentences,) scores, for COMET, doc-COMET and scores read from files.
             Empty for other metrics.
-        groups: group -> system -> score; the key ``segments`` gives the number of segments in the
-            group.  Empty without ``--by``.
+        groups: name of a group of segments -> system -> score.  Beside the systems, the key
+            ``segments`` holds the size of the group.  Empty without the option ``--by``.
     """
 
     label: str
@@ -138,12 +141,15 @@ def corpus_metrics(
     """Compute the metrics of all systems, and test each system against the first system.
 
     Args:
-        translations: translations by any number of systems.
+        translations: test set with the translations of one or more systems.
         metrics: names of metrics, such as ``s-bleu``; keys of ``METRICS``.
-        tests: ``bootstrap``, ``randomisation`` or ``sign``, any number of them.
+        tests: any of ``bootstrap``, ``randomisation`` and ``sign``.
         options: settings of the metrics.
         samples: number of bootstrap resamples or randomisation trials; 0 for sacreBLEU's defaults,
             1,000 resamples or 10,000 trials.
+
+    Returns:
+        The result of each metric.
 
     Raises:
         UserError: a metric needs a package or a model that is not installed.
@@ -163,7 +169,7 @@ def given_metrics(
             :func:`corpus_metrics`.
 
     Returns:
-        The result of each metric.
+        The result of each metric, in which the score of a system is the mean of its segment scores.
     """
     found = []
     for scores in given:
@@ -186,7 +192,9 @@ def bleu_of_ranges(
     size: int,
     metric: BLEU,
 ) -> Dict[str, float]:
-    """Compute BLEU for each range of sentence positions in documents, such as ``1-10``.
+    """Compute BLEU for each range of sentence positions in documents.
+
+    For example, range ``1-10`` consists of the first ten sentences of every document.
 
     Args:
         place: (sentences,) position of each sentence in its document, from 0.
@@ -196,7 +204,7 @@ def bleu_of_ranges(
         metric: sacreBLEU's BLEU metric.
 
     Returns:
-        Name of the range -> BLEU, in increasing order.
+        Name of the range -> BLEU, in increasing order.  Ranges without sentences are left out.
     """
     ranges: Dict[int, List[int]] = defaultdict(list)
     for sentence, at in enumerate(place):
@@ -239,18 +247,20 @@ def _by_group(
 ) -> Dict[str, Dict[str, float]]:
     """Return the score of each system for each group of segments (option ``--by``).
 
-    For document-level metrics, documents with segments of several groups form a group of their own,
-    named ``several``.
+    Document-level metrics score whole documents.  For them, all documents whose segments belong to
+    different groups are put into a separate group called ``several``.
 
     Args:
         texts: test set.
         kind: definition of the metric.
         metric: the sacreBLEU metric.
-        statistics: system -> (segments, statistics) array of the metric's statistics.
+        statistics: system -> (segments, statistics) array of sacreBLEU's statistics for each
+            segment, such as the numbers of matching n-grams.
 
     Returns:
-        Group -> system -> score, with the number of segments under ``segments``.  Empty without
-        groups, and for metrics over blocks of sentences.
+        Group -> system -> score.  Beside the systems, the key ``segments`` holds the size of the
+        group.  The dictionary is empty if the test set has no groups or the metric scores blocks of
+        sentences.
     """
     groups = texts.groups
     if groups is None or kind.unit == WINDOWS:
@@ -284,7 +294,8 @@ def _result(
         translations: test set.
         kind: definition of the metric.
         metric: the sacreBLEU metric.
-        statistics: system -> (segments, statistics) array of the metric's statistics.
+        statistics: system -> (segments, statistics) array of sacreBLEU's statistics for each
+            segment, such as the numbers of matching n-grams.
         signature: description of test set and metric, in sacreBLEU's format.
         tests, samples: significance tests and their number of samples, as in
             :func:`corpus_metrics`.
@@ -310,10 +321,12 @@ def _result(
 def statistics_of(
     systems: Dict[str, List[str]], references: List[List[str]], metric: Metric
 ) -> Statistics:
-    """Compute the statistics of each segment, such as numbers of matching n-grams.
+    """Compute the statistics of each segment from which sacreBLEU computes corpus scores.
 
-    Segments are processed in blocks, because the n-grams of references need a lot of memory.  Large
-    test sets are processed in parallel, with one process per CPU.
+    For BLEU, for example, these are lengths and numbers of matching n-grams.  Segments are
+    processed in blocks, because the n-grams of references need a lot of memory.  Large test sets
+    are processed in parallel where possible, with one process per CPU.  COMET scores all segments
+    of a system at once.
 
     Args:
         systems: name -> segments.
@@ -322,7 +335,7 @@ def statistics_of(
 
     Returns:
         System -> (segments, statistics) float64 array; with this type, counts are exact and matrix
-        products fast.
+        products are fast.
     """
     size = len(references[0])
     if isinstance(metric, Comet):

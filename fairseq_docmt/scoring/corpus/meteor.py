@@ -1,8 +1,8 @@
 """NLTK's METEOR as a sacreBLEU metric, so that sacreBLEU's significance tests apply.
 
-METEOR (Banerjee and Lavie, 2005) matches words, stems and WordNet synonyms, for English.  NLTK has
-neither the paraphrases nor the tuned weights of METEOR 1.5, so its scores cannot be compared with
-METEOR 1.5.  The score of a corpus is the mean over its sentences, times 100.
+METEOR (Banerjee and Lavie, 2005) matches words, stems and WordNet synonyms, for English.  NLTK's
+version lacks the paraphrases and the tuned weights of METEOR 1.5, so the scores of the two cannot
+be compared.  The score of a corpus is the mean over its sentences, times 100.
 """
 
 from importlib.util import find_spec
@@ -25,10 +25,12 @@ class MeteorSignature(Signature):
 
 
 class Meteor(Metric):
-    """Mean METEOR (NLTK) over sentences, times 100; lowercases text and uses tokenizer 13a.
+    """Mean METEOR (NLTK) over sentences, times 100.
+
+    The text is lowercased and tokenized by sacreBLEU's tokenizer 13a.
 
     Args:
-        wordnet: object with a method ``synsets(word)``; None for NLTK's WordNet.
+        wordnet: object whose method ``synsets(word)`` looks up synonyms; None for NLTK's WordNet.
 
     Raises:
         UserError: NLTK or its WordNet is not installed.

@@ -4,9 +4,9 @@ r"""Score systems by s-BLEU, d-BLEU, chrF, TER, METEOR and COMET, with significa
         sentence=sentence.out window=window.out --tests bootstrap,sign
 
 The first system is the baseline of the tests.  Texts have one sentence per line and blank lines
-between documents, or are in a format with document ids (see `convert`).  Translations whose
-segments do not match the reference can be aligned with --align, or scored as whole documents with
-d-bleu and d-chrf.
+between documents, or are in a format with document ids (see `convert`).  If the segments of a
+translation do not match those of the reference, it can be aligned with --align, or scored as whole
+documents with d-bleu and d-chrf.
 """
 
 import argparse
@@ -104,12 +104,19 @@ def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def options_of(args: argparse.Namespace, texts: Translations) -> Options:
-    """Return the settings of the metrics, as given by the options and the target language."""
+    """Return the settings with which the metrics are computed.
+
+    The settings are those of the command line.  Without ``--tokenize``, the target language chooses
+    the tokenizer of BLEU.
+    """
     return Options(_tokenizer(args, texts)[0], args.lowercase, args.comet_model, args.comet_python)
 
 
 def _tokenizer_of(language: Optional[str]) -> Optional[str]:
-    """Return the name of sacreBLEU's tokenizer for a language, or None for the default, 13a."""
+    """Return the name of sacreBLEU's tokenizer for a language, or None for the default, 13a.
+
+    Japanese and Korean are split into characters if their tokenizers are not installed.
+    """
     code = (language or "").replace("_", "-").split("-")[0].lower()
     code = OTHER_CODES.get(code, code)
     if code == "ja":
@@ -127,7 +134,7 @@ def _tokenizer(args: argparse.Namespace, texts: Translations):
 def choose_tokenizer(
     given: Optional[str], language: Optional[str], lines: Sequence[str]
 ) -> Tuple[Optional[str], Optional[str]]:
-    """Choose the tokenizer of BLEU.
+    """Choose sacreBLEU's tokenizer for BLEU, and explain a choice that the user did not make.
 
     Args:
         given: value of ``--tokenize``, or None.
@@ -135,8 +142,9 @@ def choose_tokenizer(
         lines: target text, to find out whether it is written without spaces.
 
     Returns:
-        The name of sacreBLEU's tokenizer, or None for the default (13a); and a note if the
-        tokenizer was chosen by language or 13a does not suit the text, otherwise None.
+        Name of the tokenizer, or None for the default (13a); and a note for the user, or None.
+        There is a note if the language decided, or if 13a does not suit the text because it has no
+        spaces.
     """
     if given:
         return given, None
@@ -165,7 +173,9 @@ def _language(text: str) -> str:
 def _names_among(
     known: Iterable[str], aliases: Optional[Mapping[str, str]] = None
 ) -> Callable[[str], List[str]]:
-    """Return a ``type`` for argparse that splits names at commas and refuses unknown names.
+    """Return a function that parses a comma-separated list of names, as ``type`` for argparse.
+
+    The function drops repeated names.  It raises an ``ArgumentTypeError`` if a name is unknown.
 
     Args:
         known: valid names.
@@ -207,11 +217,15 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
 
     Args:
         args: options of :func:`add_metric_arguments`.
-        texts: test set; notes on tokenizer and documents are appended to its ``notes``.
+        texts: test set.  Notes, for example on the tokenizer of BLEU, are appended to its
+            ``notes``.
+
+    Returns:
+        The result of each metric of ``--metrics``, and then of each metric of ``--scores``.
 
     Raises:
-        UserError: tests with a single system, a metric whose resources are missing, or options for
-            a metric or test that was not chosen.
+        UserError: tests are requested for a single system, a metric needs a package or a model that
+            is not installed, or an option is given for a metric or test that was not chosen.
     """
     if args.tests and len(texts.names) < 2:
         raise UserError("--tests compare systems with the first one; give two or more systems")
@@ -249,7 +263,7 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
 def by_position(
     texts: Translations, size: int, options: Options = corpus_metrics.DEFAULT_OPTIONS
 ) -> Dict[str, Dict[str, float]]:
-    """Compute BLEU by ranges of sentence positions in documents.
+    """Compute the BLEU of each system for each range of sentence positions in documents.
 
     Args:
         texts: test set.
@@ -257,7 +271,7 @@ def by_position(
         options: settings of BLEU.
 
     Returns:
-        System -> range, e.g. ``1-10`` -> BLEU.
+        System -> range, such as ``1-10`` -> BLEU.
 
     Raises:
         UserError: the size is below 1, or the tokenizer lacks a package or a model.
@@ -273,11 +287,13 @@ def by_position(
 
 
 def note_places(args: argparse.Namespace, texts: Translations) -> None:
-    """Note the tokenizer of :func:`by_position`, unless s-BLEU's signature already names it.
+    """Add a note on the tokenizer with which :func:`by_position` computes BLEU.
+
+    If s-BLEU is computed too, its signature names the tokenizer, and no note is added.
 
     Args:
         args: options of :func:`add_metric_arguments`.
-        texts: test set, to whose notes the note is added.
+        texts: test set, to whose ``notes`` the note is appended.
     """
     if "s-bleu" in args.metrics:
         return
@@ -314,7 +330,9 @@ def _refuse_unread(args: argparse.Namespace) -> None:
 
 
 def neural_by_position(texts: Translations, result: MetricResult, size: int) -> Table:
-    """Return a table of each system's mean segment score by range of positions in documents.
+    """Return a table of the mean segment scores of each system by sentence position in documents.
+
+    Each row is a range of positions, such as ``1-10``.
 
     Args:
         texts: test set.
@@ -336,11 +354,11 @@ def neural_by_position(texts: Translations, result: MetricResult, size: int) -> 
 
 
 def of_groups(field: str, result: MetricResult) -> Table:
-    """Return a table of the scores of a metric for each group of segments.
+    """Return a table of the scores of all systems for each group of segments, such as each domain.
 
     Args:
         field: name of the field that defines the groups (option ``--by``), such as ``domain``.
-        result: result of the metric, with groups.
+        result: result of a metric, with scores by group.
     """
     names = [*result.scores]
     rows = [
@@ -382,7 +400,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def tables_of(results: List[MetricResult]) -> List[Table]:
-    """Return a table with the scores of all systems and one table for each significance test."""
+    """Return a table of the scores of all systems, and a table of p-values for each test."""
     labels = [result.label for result in results]
     systems = list(results[0].scores)
     rows = [[name, *(_score(result, name) for result in results)] for name in systems]
@@ -399,10 +417,10 @@ def tables_of(results: List[MetricResult]) -> List[Table]:
 
 
 def is_significant(result: MetricResult, system: str) -> bool:
-    """Return whether every test that was run finds a system different from the baseline.
+    """Return whether all significance tests agree that a system differs from the baseline.
 
-    Each difference must be significant and have the same direction as the difference in score.
-    Without tests, the result is False.
+    Every test must find a significant difference in the same direction as the difference of the
+    scores.  If no test was run, the result is False.
     """
     baseline = next(iter(result.scores.values()))
     is_better = (result.scores[system] > baseline) == result.higher_is_better
@@ -413,8 +431,8 @@ def is_significant(result: MetricResult, system: str) -> bool:
 def finds_difference(test: Comparison, is_better: bool) -> bool:
     """Return whether a test finds a significant difference in the direction of the scores.
 
-    A sign test may point the other way: the system with the worse score may be better in more
-    segments.
+    A sign test may find a difference in the opposite direction, because the system with the worse
+    score may be better in more segments.
 
     Args:
         test: comparison of the system with the baseline.
@@ -444,7 +462,10 @@ def _p_value(found: Comparison) -> str:
 
 
 def notes_of(results: List[MetricResult], texts: Translations) -> List[str]:
-    """Return the notes below the tables, with metric signatures and a legend for the tests."""
+    """Return the notes to show below the tables.
+
+    These are the notes on the test set, the signature of each metric and, after tests, a legend.
+    """
     notes = [*texts.notes, *(f"{result.label}: {result.signature}" for result in results)]
     if not results[0].tests:
         return notes
@@ -473,9 +494,11 @@ def as_json(result: MetricResult) -> dict:
 def alignment_as_json(texts: Translations, name: str) -> dict:
     """Return the alignment report of a system as a dictionary, ready to be written as JSON.
 
+    Suspicious segments are given with their documents and numbers.
+
     Args:
         texts: test set.
-        name: name of a system that was aligned.
+        name: name of a system whose text was aligned with the reference.
     """
     found = texts.aligned[name]
     suspects = [{"place": texts.place(s.segment), **s._asdict()} for s in found.suspects]

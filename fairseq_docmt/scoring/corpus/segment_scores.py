@@ -1,7 +1,7 @@
 """Segment scores from other programs or annotators: MetricX, xCOMET, GEMBA, ESA, MQM and others.
 
-The scores are read from files and averaged, and are included in significance tests, in scores by
-position and in the report.
+The scores are read from files.  Their mean becomes the score of a system, and they take part in
+significance tests, in scores by position and in the report.
 """
 
 import math
@@ -23,7 +23,10 @@ FIELD = "score"
 
 
 class SegmentMean(Metric):
-    """sacreBLEU metric that averages segment scores; the statistics of a segment are (score, 1).
+    """sacreBLEU metric whose corpus score is the mean of the scores of its segments.
+
+    The scores are read from a file or computed by a subclass.  The statistics of a segment are its
+    score and 1, so that their sums give the mean.
 
     Args:
         name: name of the metric.
@@ -67,10 +70,11 @@ class Given(NamedTuple):
 
 
 def read(arguments: Iterable[str], lower: Sequence[str], texts: Translations) -> List[Given]:
-    """Read the segment scores of the files given by ``--scores``.
+    """Read the segment scores in the files of the option ``--scores``.
 
     Args:
-        arguments: ``METRIC=FILE``, or ``METRIC:SYSTEM=FILE`` for files that name no systems.
+        arguments: values of the option: ``METRIC=FILE``, or ``METRIC:SYSTEM=FILE`` for files that
+            do not name systems.
         lower: metrics for which a lower score is better.
         texts: test set.
 
@@ -114,11 +118,15 @@ def _read_file(
     Args:
         argument: ``FILE``, or ``FILE#FIELD`` to name the field that holds the score.
         metric: name of the metric; without ``FIELD``, a field of this name is tried.
-        system: system whose scores the file has; "" if the file names its systems.
+        system: the system named in ``METRIC:SYSTEM=FILE``; "" if the file itself names systems.
         texts: test set.
 
     Returns:
-        System -> (segments,) scores.
+        System -> (segments,) scores.  Systems that are not in the test set are left out.
+
+    Raises:
+        UserError: the file is malformed, does not name systems, or does not have one score for each
+            segment.
     """
     path, chosen = with_selection(argument)
     field = chosen or ""
@@ -156,8 +164,8 @@ def _of_records(
     """Return the segment scores of each system, read from records of segments or documents.
 
     Args:
-        records: place in the file and fields of each record; the record of a document holds a list
-            of scores.
+        records: for each record, its location in the file and its fields.  The record of a document
+            with several segments holds a list of scores.
         path: file, for messages.
         field: field that holds the score; "" to try ``metric`` and ``score``.
         metric: name of the metric.
@@ -167,6 +175,9 @@ def _of_records(
 
     Returns:
         System -> (segments,) scores, in the order of the test set.
+
+    Raises:
+        UserError: a record names no system or is malformed, or a segment has no score or several.
     """
     places = _places(texts)
     found: Dict[str, Dict[int, float]] = defaultdict(dict)
@@ -208,7 +219,7 @@ def _of_records(
 
 
 def _places(texts: Translations) -> Dict[str, Dict[str, int]]:
-    """Return the index of each segment of the test set: document -> segment name -> index.
+    """Return where each segment is in the test set: document -> name of the segment -> index.
 
     Segments without names are named by their number in the document, from 1.
     """
@@ -221,12 +232,13 @@ def _places(texts: Translations) -> Dict[str, Dict[str, int]]:
 
 
 def _in_order(scores: List[float], where: str, texts: Translations) -> List[float]:
-    """Return the scores of the evaluated segments, from scores in the order of the test set.
+    """Check the number of scores, and return one score for each evaluated segment.
 
     Args:
-        scores: scores of all segments in the files, or only of the evaluated segments.
+        scores: scores in the order of the test set: either of all segments in the files, or only of
+            those that are evaluated.
         where: where the scores come from, for messages.
-        texts: test set; ``kept`` says which segments are evaluated.
+        texts: test set; its ``kept`` tells which segments are evaluated.
 
     Raises:
         UserError: there is neither one score per segment nor one per evaluated segment.
@@ -240,13 +252,13 @@ def _in_order(scores: List[float], where: str, texts: Translations) -> List[floa
 
 
 def _value(record: dict, where: str, field: str, metric: str):
-    """Return the value of a record's score field.
+    """Return the score in a record, as it is in the file.
 
     Args:
         record: fields of the record.
         where: location of the record, for error messages.
-        field: name of the score field, where ``a.b`` is the field ``b`` of the dictionary ``a``;
-            "" to try ``metric``, then ``score``.
+        field: name of the score field, where ``a.b`` is the field ``b`` of the dictionary ``a``; ""
+            to try ``metric``, then ``score``.
         metric: name of the metric.
 
     Raises:
@@ -268,10 +280,11 @@ def _number(value, where: str) -> float:
 
     Args:
         value: score, as read from a file.
-        where: file and line or record, for messages.
+        where: location in the file, for error messages.
 
     Raises:
-        UserError: the value, such as ``None`` in files of mt-metrics-eval, is not a finite number.
+        UserError: the value is not a finite number.  Files of mt-metrics-eval, for example, may
+            have ``None`` for a segment without a score.
     """
     try:
         found = float(value)

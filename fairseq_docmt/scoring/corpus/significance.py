@@ -1,8 +1,8 @@
 """Significance tests computed from segment statistics, such as numbers of matching n-grams.
 
-The paired tests reproduce the random numbers and p-values of sacreBLEU.  A resample is represented
-by how often each segment occurs in it, so that summing statistics is a matrix product.  Resamples
-are drawn in blocks to keep memory use independent of their number.
+The paired tests reproduce the random numbers and p-values of sacreBLEU.  A bootstrap resample is
+represented by how often it contains each segment, so that a matrix product sums its statistics.
+Resamples are drawn in blocks, so that memory use does not depend on their number.
 """
 
 import os
@@ -32,8 +32,8 @@ class Comparison(NamedTuple):
         p: p-value; None if there are too few segments for the test.
         interval: half the width of the 95 % confidence interval of the system's score; None unless
             the test is a bootstrap test with enough segments.
-        better, worse: numbers of segments in which the system is better and worse; None unless the
-            test is a sign test.
+        better, worse: for a sign test, number of segments in which the system is better, and number
+            of segments in which it is worse; None for other tests.
         procedure: number of samples and seed, e.g. ``bs:1000|seed:12345``; "" for a sign test.
     """
 
@@ -67,9 +67,9 @@ def paired_tests(
         samples: number of resamples or trials; 0 for 1,000 resamples or 10,000 trials.
 
     Returns:
-        System -> comparison, for all systems but the first.  With fewer than 10 segments,
-        which give too few distinct resamples, ``p`` and ``interval`` are None; otherwise ``p`` is 1
-        for equal scores.
+        System -> comparison, for all systems but the first.  For equal scores, ``p`` is 1.  With
+        fewer than 10 segments, ``p`` and ``interval`` are None, because there are too few distinct
+        resamples.
     """
     kind = PAIRED_TESTS[test]
     samples = samples or PairedTest._DEFAULT_SAMPLES[kind]
@@ -91,18 +91,19 @@ def paired_tests(
 
 
 def _bootstrap(statistics: Statistics, metric: Metric, samples: int, rng: np.random.Generator):
-    """Draw bootstrap resamples, and compare each system's score with the first system's on them.
+    """Draw bootstrap resamples, and compare each system with the first system on all of them.
 
     Args:
         statistics: system -> (segments, statistics) array of the metric's statistics.
-        metric: metric of sacreBLEU.
+        metric: sacreBLEU metric.
         samples: number of resamples.
         rng: random number generator.
 
     Returns:
-        System -> pair, for all systems but the first: (samples,) absolute score differences from
-        the first system, minus their mean; and half the width of the 95 % confidence interval of
-        the system's score.
+        System -> pair, for all systems but the first.  The first element is (samples,), the
+        absolute difference between the scores of the two systems on each resample, minus the mean
+        of these differences.  The second is half the width of the 95 % confidence interval of the
+        system's score.
     """
     rows = np.concatenate(list(statistics.values()), axis=1)
     sums = np.concatenate(list(_resampled(rows, samples, rng)))
@@ -119,7 +120,7 @@ def _bootstrap(statistics: Statistics, metric: Metric, samples: int, rng: np.ran
 
 
 def _resampled(rows: np.ndarray, samples: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Draw bootstrap resamples of segments, and yield their sums of statistics block by block.
+    """Draw bootstrap resamples of segments, and yield their summed statistics in blocks.
 
     Args:
         rows: (segments, statistics) statistics of each segment.
@@ -127,7 +128,8 @@ def _resampled(rows: np.ndarray, samples: int, rng: np.random.Generator) -> Iter
         rng: random number generator.
 
     Yields:
-        (resamples, statistics) sums over the segments of each resample in a block.
+        (resamples, statistics) for each block: the statistics of each resample, summed over its
+        segments.
     """
     size = len(rows)
     for first in range(0, samples, BLOCK):
@@ -145,8 +147,9 @@ def _randomisation(statistics: Statistics, metric: Metric, samples: int, rng: np
         rng: random number generator.
 
     Returns:
-        System -> pair: (samples,) absolute differences between the scores after swapping; and None,
-        because this test gives no confidence interval.
+        System -> pair, for all systems but the first.  The first element is (samples,), the
+        absolute difference between the two scores after swapping in each trial.  The second is
+        None, because this test gives no confidence interval.
     """
     base, *others = statistics.values()
     found = [[] for _ in others]
@@ -164,11 +167,11 @@ def _randomisation(statistics: Statistics, metric: Metric, samples: int, rng: np
 def sign_tests(
     statistics: Statistics, metric: Metric, higher_is_better: bool = True
 ) -> Dict[str, Comparison]:
-    """Compare each system with the first, the baseline, by the sign test of Collins et al. (2005).
+    """Compare each system with the first system by the sign test of Collins et al. (2005).
 
-    For one segment at a time, the baseline's translation is replaced by the system's translation.
-    The segment counts for the system if the corpus score improves, and against it if it drops.  The
-    p-value comes from a two-sided binomial test.
+    For one segment at a time, the translation of the first system is replaced by that of the other
+    system.  The segment counts for the other system if the corpus score improves, and against it if
+    the score gets worse.  The p-value comes from a two-sided binomial test on these counts.
 
     Args:
         statistics: system -> (segments, statistics) array of the metric's statistics.

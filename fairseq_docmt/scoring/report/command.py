@@ -1,11 +1,11 @@
-r"""Write an HTML page that compares systems: scores, plots and their documents side by side.
+r"""Write an HTML page that compares systems by scores, plots and translations side by side.
 
     fairseq-docmt report --out report.html --source test.zh --reference test.en \
         sentence=sentence.out window=window.out
 
-The page is self-contained: it needs no other files and no network.  Scores are computed as by the
-command `metrics`; --contrastive adds results of `contrastive`, and --tags adds phenomena by which
-sentences can be filtered.
+The page is self-contained: it needs no other files and no network.  Scores are computed as by
+the command `metrics`.  --contrastive adds results of the command `contrastive`.  --tags adds
+phenomena such as pronouns; the page can then show only the sentences that contain one of them.
 """
 
 import argparse
@@ -38,7 +38,7 @@ FEWEST = 20
 
 
 class Sentence(NamedTuple):
-    """A row of the document browser: a sentence with its references and translations.
+    """A row of the document browser, the part of the page that shows translations side by side.
 
     Attributes:
         number: number of the sentence in its document, from 1.
@@ -63,7 +63,7 @@ class Sentence(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A document of the document browser.
+    """A document in the document browser, which shows its translations side by side.
 
     Attributes:
         name: name of the document.
@@ -76,22 +76,22 @@ class Document(NamedTuple):
     sentences: List[Sentence]
 
     def as_json(self) -> dict:
-        """Return the document as a dictionary of its attributes, for report.js."""
+        """Return the attributes of the document as a dictionary, for the script report.js."""
         sentences = [sentence.as_json() for sentence in self.sentences]
         bleu = [round(score, 2) for score in self.bleu]
         return {"name": self.name, "bleu": bleu, "sentences": sentences}
 
 
 def _cell(found: List[Run]):
-    """Return a translation in the format that report.js reads.
+    """Return a translation in the format that report.js, the script of the page, reads.
 
     Args:
         found: the translation, split into stretches whose words carry the same marks.
 
     Returns:
-        The text, if no word is marked; otherwise, for each stretch, a pair of its text and its
-        marks: 1 for "not in the reference", 2 for "not in the first system's translation", 3 for
-        both, and 0 for neither.
+        If no word is marked, the text as one string.  Otherwise, a list of ``[text, mark]`` for
+        each stretch.  The mark is 1 for words that are not in the reference, 2 for words that are
+        not in the translation of the first system, 3 for both, and 0 for neither.
     """
     if all(not (run.off or run.changed) for run in found):
         return "".join(run.text for run in found)
@@ -102,7 +102,7 @@ class Contrastive(NamedTuple):
     """Results of ``fairseq-docmt contrastive`` for several systems.
 
     Attributes:
-        sets: name of the set -> system -> entry of the set in the system's JSON file.
+        sets: name of the set -> system -> results on the set, as in the JSON output of the command.
     """
 
     sets: Dict[str, Dict[str, dict]]
@@ -177,18 +177,21 @@ def main(args: argparse.Namespace) -> None:
 
 
 def enough(counts: Dict[str, int]) -> Dict[str, int]:
-    """Return the points of a plot that have at least 20 segments or items, with their counts.
+    """Drop the points of a plot that are based on fewer than 20 segments or items.
 
     Args:
         counts: label of the point -> number of segments or items.
+
+    Returns:
+        The counts of the remaining points.
     """
     return {place: count for place, count in counts.items() if count >= FEWEST}
 
 
 def size_of_ranges(texts: Translations) -> int:
-    """Return how many sentence positions form a range, for BLEU by position in the document.
+    """Choose the number of sentence positions in each range of the plot of BLEU by position.
 
-    This is the smallest multiple of 10 that gives at most 12 ranges.
+    It is the smallest multiple of 10 for which the longest document has at most 12 ranges.
     """
     longest = int(texts.position.max()) + 1
     return 10 * max(1, math.ceil(longest / MOST_RANGES / 10))
@@ -202,14 +205,15 @@ def page_of(
     plots: List[Tuple[str, Markup]],
     documents: List[Document],
 ) -> str:
-    """Return the report as an HTML page, with all text escaped.
+    """Return the report as an HTML page, in which all text is escaped.
 
     Args:
         title: title of the page.
         texts: test set.
-        tables, notes: tables of scores, and the notes below them.
+        tables: tables of scores.
+        notes: notes to show below the tables.
         plots: caption and SVG of each plot.
-        documents: documents to show in the document browser.
+        documents: documents to show side by side.
     """
     templates = Environment(
         loader=PackageLoader("fairseq_docmt.scoring.report", "."),
@@ -248,7 +252,11 @@ def page_of(
 
 
 def _json_in_html(data: dict) -> Markup:
-    """Serialise data as JSON for a ``<script>`` element, with ``<``, ``>`` and ``&`` escaped."""
+    """Return data as JSON for a ``<script>`` element of the page.
+
+    The characters ``<``, ``>`` and ``&`` are escaped, so that text in the data cannot end the
+    element.
+    """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
 
@@ -256,7 +264,7 @@ def _json_in_html(data: dict) -> Markup:
 def documents_of(
     texts: Translations, phenomena: List[List[str]], options: Options, most: int = 0
 ) -> Iterator[Document]:
-    """Yield documents for the document browser.
+    """Yield the documents to show in the report, with translations and the BLEU of each system.
 
     Args:
         texts: test set.
@@ -295,7 +303,8 @@ def read_contrastive(arguments: List[str]) -> Contrastive:
     """Read the results of ``fairseq-docmt contrastive`` from the files of ``--contrastive``.
 
     Args:
-        arguments: ``NAME=FILE`` for each system, where FILE is the JSON output.
+        arguments: values of the option, each ``NAME=FILE`` with the name of a system and its
+            results in JSON.
 
     Raises:
         UserError: an argument has no name, a set is given twice for a system, or a file does not
@@ -323,7 +332,7 @@ def read_contrastive(arguments: List[str]) -> Contrastive:
 
 
 def contrastive_tables(contrastive: Contrastive) -> List[Table]:
-    """Return a list with one table of all accuracies, or an empty list if there are no results."""
+    """Return a list with a table of the accuracies on all sets; empty if there are no results."""
     rows = [
         [set_name, system, *_cells(figures["all"])]
         for set_name, systems in contrastive.sets.items()
@@ -338,9 +347,9 @@ def _cells(found: dict) -> List[str]:
 
 
 def contrastive_plots(contrastive: Contrastive) -> List[Tuple[str, Markup]]:
-    """Plot the accuracy on each set by context distance in sentences.
+    """Plot the accuracy on each set by the distance of the context in sentences.
 
-    A distance is plotted if it has at least 20 items, a set if it has at least two such distances.
+    Only distances with at least 20 items are plotted, and only sets that have two or more of them.
 
     Returns:
         Caption and SVG of each plot.

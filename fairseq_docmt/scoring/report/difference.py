@@ -20,8 +20,8 @@ class Run(NamedTuple):
 
     Attributes:
         text: the words and spaces of the stretch.
-        off: whether the stretch is not in the reference.
-        changed: whether the stretch is not in the other translation.
+        off: whether the words are missing from the reference.
+        changed: whether the words are missing from the other translation.
     """
 
     text: str
@@ -30,13 +30,13 @@ class Run(NamedTuple):
 
 
 def runs(text: str, reference: str, other: Optional[str] = None) -> List[Run]:
-    """Split a translation into stretches, each marked by which texts it differs from.
+    """Split a translation into stretches, marked by whether other texts contain the same words.
 
     Args:
         text: translation; the stretches joined give exactly this text.
-        reference: reference translation; a stretch that is not in it is marked ``off``.
-        other: translation by another system; a stretch that is not in it is marked ``changed``.
-            None for no comparison.
+        reference: reference translation; words that it lacks are marked ``off``.
+        other: translation by another system; words that it lacks are marked ``changed``.  None for
+            no comparison.
     """
     tokens = _TOKEN.findall(text)
     off = _missing(tokens, reference)
@@ -53,7 +53,14 @@ def runs(text: str, reference: str, other: Optional[str] = None) -> List[Run]:
 
 
 def _missing(tokens: List[str], text: str) -> List[bool]:
-    """Return, for each token, whether it has no match in a text; always False for spaces."""
+    """Return, for each token, whether another text has no match for it.
+
+    Words are matched in order, except in very long translations.  White space is never missing.
+
+    Args:
+        tokens: tokens of a translation, including white space.
+        text: the other text.
+    """
     places = [i for i, token in enumerate(tokens) if not token.isspace()]
     words = [tokens[i] for i in places]
     wanted = [token for token in _TOKEN.findall(text) if not token.isspace()]

@@ -19,10 +19,11 @@ def line_plot(
 
     Args:
         lines: system -> label of the point on the horizontal axis -> value.
-        across, up: labels of the horizontal and the vertical axis.
-        counts: label of the point -> number of segments or items that its values are based on, in
-            the order of the horizontal axis; points without a count are left out.
-        dashed: label of the point -> chance level, drawn as a dashed line; None for no line.
+        across: label of the horizontal axis.
+        up: label of the vertical axis.
+        counts: label of the point -> number of segments or items behind its values, in the order of
+            the horizontal axis.  Points without a count are left out.
+        dashed: label of the point -> accuracy by chance, drawn as a dashed line; None for no line.
 
     Returns:
         An ``<svg>`` element; names and labels are escaped.
@@ -55,5 +56,5 @@ def line_plot(
 
 
 def _plain(text: str) -> str:
-    """Return a text with escaped dollar signs, which matplotlib would read as mathematics."""
+    """Escape dollar signs, because matplotlib would read the text between them as a formula."""
     return str(text).replace("$", r"\$")

@@ -37,10 +37,11 @@ class Candidates(NamedTuple):
     Attributes:
         layout: documents and sentences of the test set.
         texts: for each sentence, its candidates.
-        scores: for each sentence, the model's scores of its candidates (H- lines); None if unknown.
+        scores: for each sentence, the model's scores of its candidates, from the H- lines of
+            fairseq-generate or the field ``score`` in JSON; None if unknown.
         source: (sentences,) source; None if unknown.
-        log_probabilities: for each sentence, the model's natural log-probabilities of its
-            candidates (P- lines); None if unknown.
+        log_probabilities: for each sentence, the natural log-probabilities of its candidates, from
+            the P- lines of fairseq-generate; None if unknown.
         notes: notes for the user on how the texts were read.
         language: target language; None if unknown.
     """
@@ -83,6 +84,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def from_arguments(args: argparse.Namespace) -> Candidates:
     """Read the candidates from the files named on the command line.
 
+    They come from one file with n-best lists, or from two or more files with one translation of
+    each sentence.
+
     Raises:
         UserError: there is only one translation of each sentence, nothing says where documents end,
             or a text does not match the source.
@@ -119,12 +123,15 @@ def from_arguments(args: argparse.Namespace) -> Candidates:
 def tokenizer_for(
     args: argparse.Namespace, candidates: Candidates, lines: Sequence[str]
 ) -> Optional[str]:
-    """Choose BLEU's tokenizer (None for the default, 13a); print a note on the choice, if any.
+    """Choose the tokenizer of BLEU, and print a note if the choice needs an explanation.
 
     Args:
-        args: options with ``tokenize``.
-        candidates: candidates of all sentences.
-        lines: target text, to check whether 13a suits it.
+        args: options of the command line, of which ``tokenize`` is read.
+        candidates: candidates of all sentences; their language may determine the tokenizer.
+        lines: target text, to check whether it is written without spaces.
+
+    Returns:
+        Name of sacreBLEU's tokenizer; None for the default, 13a.
     """
     tokenizer, note = choose_tokenizer(args.tokenize, candidates.language, lines)
     if note:
@@ -138,8 +145,8 @@ def _test_set(
     """Return the documents and segments of the test set, and the sentences of its source.
 
     Args:
-        source: file of the source; if None, the docids alone define the documents, and None is
-            returned for the source.
+        source: file of the source.  If it is None, the document ids alone define the documents, and
+            None is returned for the sentences.
         docids: file with a document id for each line; None if blank lines separate documents.
         plain: whether to read the source as plain text, whatever its content looks like.
     """
@@ -153,11 +160,12 @@ def read_nbest(
 ) -> Candidates:
     """Read n-best lists from an output of ``fairseq-generate --nbest``, or from JSON.
 
-    In an output of fairseq-generate, detokenized (D-) lines are preferred to H- lines.
+    Of an output of fairseq-generate, the D- lines (detokenized) are read or, if there are none, the
+    H- lines.
 
     Args:
         path: file, or ``FILE#FIELD`` to name the JSON field with the list of translations.
-        source: file of the source, which defines the documents; None to use the docids alone.
+        source: file of the source, which defines the documents; None to use the document ids alone.
         docids: file with a document id for each line; None if blank lines separate documents.
         plain: whether to read the file as an output of fairseq-generate and the source as plain
             text, whatever their content looks like.
@@ -214,7 +222,7 @@ def _read_lists(
     layout: Layout,
     source: Optional[List[str]],
 ) -> Candidates:
-    """Return the candidates in records, each of which lists the translations of one segment.
+    """Return the candidates in JSON records, each of which lists the translations of one segment.
 
     Args:
         given: for each record, its location in the file (for messages) and its fields.  The list of
@@ -254,10 +262,11 @@ def _read_lists(
 
 
 def write(args: argparse.Namespace, candidates: Candidates, choice: Sequence[int]) -> None:
-    """Write the chosen translations to ``--out``; print the candidates' notes and a summary.
+    """Write the chosen translations to ``--out``, and print notes and a summary.
 
     Args:
-        args: options ``out`` and ``to`` (the format).
+        args: options of the command line, of which ``out`` (the file) and ``to`` (its format) are
+            read.
         candidates: candidates of all sentences.
         choice: (sentences,) index of the chosen candidate of each sentence.
 

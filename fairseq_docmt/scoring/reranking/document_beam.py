@@ -1,4 +1,4 @@
-"""Beam search over the candidates of the sentences of a document (Yu et al., 2020)."""
+"""Beam search for the best combination of candidates in a document (Yu et al., 2020)."""
 
 from typing import Callable, List, NamedTuple, Sequence, Tuple
 
@@ -11,7 +11,7 @@ class Hypothesis(NamedTuple):
     """Partial hypothesis of the beam search: translations of the first sentences of a document.
 
     Attributes:
-        score: sum of the weighted scores of these sentences.
+        score: score of these translations, including the weighted language model.
         choice: index of the chosen candidate of each sentence.
         texts: the chosen candidates.
     """
@@ -31,8 +31,8 @@ def search(
     """Choose the translation of each sentence of a document by beam search over the sentences.
 
     The score of a document is the sum of the scores of its sentences, plus the weighted
-    log-probability of each sentence given the translations chosen before it.  Ties are broken in
-    favour of the first hypothesis.
+    log-probability of each sentence given the translations chosen before it.  Of hypotheses with
+    the same score, the first is preferred.
 
     Args:
         rows: for each sentence, its candidates.

@@ -30,16 +30,16 @@ class Row(NamedTuple):
 class DocumentLanguageModel:
     """Language model that scores sentences given the previous sentences of their document.
 
-    A document is the sequence ``</s> s1 </s> s2 </s> …``, as fairseq's task ``language_modeling``
-    builds it with ``--sample-break-mode complete_doc`` from text with blank lines between
-    documents.  If context and sentence are too long for the model, the earliest sentences are
-    dropped.  Scores are cached.
+    The model reads a document as the sequence ``</s> s1 </s> s2 </s> …``.  This is how fairseq's
+    task ``language_modeling`` builds it with ``--sample-break-mode complete_doc``, from text with
+    blank lines between documents.  If context and sentence together are too long for the model, the
+    earliest sentences are dropped.  Scores are cached.
 
     Args:
         model: fairseq language model, in evaluation mode.
         dictionary: dictionary of the model.
-        encode: preprocessing of a sentence: tokenizer, truecasing and BPE, as applied to the
-            training text of the model.
+        encode: function that preprocesses a sentence like the training text of the model, by
+            tokenizer, truecasing and BPE.
         context: maximum number of previous sentences to read; None for all.
         max_tokens: maximum number of tokens in a batch, with padding.
     """
@@ -108,7 +108,7 @@ class DocumentLanguageModel:
         return [self._scores[pair] for pair in pairs]
 
     def unknown(self, sentences: Sequence[str]) -> float:
-        """Return the proportion of the sentences' tokens that the dictionary lacks."""
+        """Return the proportion of the sentences' tokens that are not in the dictionary."""
         tokens = torch.cat([self._encoded(sentence) for sentence in sentences])
         return float(tokens.eq(self.dictionary.unk()).double().mean())
 
@@ -118,12 +118,15 @@ class DocumentLanguageModel:
         return self._known[sentence]
 
     def _shortened(self, before: Sequence[str], sentence: str) -> Pair:
-        """Return a sentence and as much of its context as the language model can read.
+        """Shorten the context of a sentence to what the language model can read.
 
         Args:
-            before: previous sentences of the document; the last ones are kept, at most ``context``
-                and only as many as fit the model.
+            before: previous sentences of the document.
             sentence: the sentence to score.
+
+        Returns:
+            The last of the previous sentences, at most ``context`` and only as many as fit the
+            model; and the sentence to score.
 
         Raises:
             UserError: the sentence alone has more tokens than the model has positions.
@@ -166,7 +169,7 @@ class DocumentLanguageModel:
 
     @torch.no_grad()
     def _sums(self, rows: List[Row]) -> List[float]:
-        """Compute the natural log-probability of the last sentence of each input of a batch."""
+        """Compute the natural log-probability of each sentence to score, for a batch of inputs."""
         ends = [len(row.tokens) for row in rows]
         target = torch.full((len(rows), max(ends)), self.dictionary.pad())
         scored = torch.zeros_like(target, dtype=torch.bool)

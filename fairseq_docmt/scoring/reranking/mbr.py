@@ -1,10 +1,10 @@
-r"""Choose translations by minimum Bayes risk from n-best lists or several systems.
+"""Choose translations by minimum Bayes risk from n-best lists or several systems.
 
     fairseq-docmt mbr --source test.zh --out mbr.en nbest.out
     fairseq-docmt mbr --source test.zh --out mbr.en one=one.out two=two.out
 
-Eikema and Aziz (2022): choose the candidate with the highest mean score, where all candidates serve
-as references.  --by sets what is compared:
+Each candidate is scored against all candidates as references, and the one with the highest mean
+score is chosen (Eikema and Aziz, 2022).  --by sets what is compared:
 
   sentence   each sentence by itself
   context    each sentence with the --context sentences before it: for a candidate, the translations
@@ -55,10 +55,11 @@ def best(hypotheses: List[str], references: List[str], utility: Utility) -> int:
     """Return the index of the candidate with the highest mean score against all references.
 
     Args:
-        hypotheses: (candidates,) candidates, preceded by their context if there is one.
-        references: (candidates,) the same candidates as references, whose context may differ from
+        hypotheses: (candidates,) candidates, each preceded by its context if there is one.
+        references: (candidates,) the same candidates as references.  Their context may differ from
             that of the hypotheses.
-        utility: function that scores hypotheses against references pair by pair.
+        utility: function that takes a list of hypotheses and a list of references, and scores each
+            hypothesis against the reference at the same place.
     """
     distinct = list(dict.fromkeys(hypotheses))
     counts: Dict[str, int] = {}
@@ -81,9 +82,10 @@ def choose(
 
     Args:
         candidates: candidates of all sentences.
-        utility: function that scores hypotheses against references pair by pair.
-        by: what is compared: ``sentence``; ``context``, a sentence with previous sentences; or
-            ``document``.
+        utility: function that takes a list of hypotheses and a list of references, and scores each
+            hypothesis against the reference at the same place.
+        by: what is compared: ``sentence`` for single sentences, ``context`` for sentences together
+            with the sentences before them, or ``document`` for whole documents.
         context: number of previous sentences for ``context``.
 
     Returns:
@@ -112,11 +114,12 @@ def choose(
 def choose_by_comet(candidates: Candidates, comet: Scorer) -> List[int]:
     """Choose the translation of each sentence by minimum Bayes risk, with COMET as utility.
 
-    All pairs of candidates are scored in one call, since loading the model takes long.
+    All pairs of candidates are scored in one call, because loading the model takes long.
 
     Args:
         candidates: candidates of all sentences, with source.
-        comet: function that scores samples (dictionaries with ``src``, ``mt`` and ``ref``).
+        comet: function that scores samples, which are dictionaries with ``src``, ``mt`` and
+            ``ref``.
 
     Returns:
         (sentences,) index of the chosen candidate of each sentence.

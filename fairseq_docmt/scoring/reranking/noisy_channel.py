@@ -1,4 +1,7 @@
-"""Scoring of candidates by a document language model and a channel model (Yu et al., 2020)."""
+"""Scores of candidates by a document language model and a channel model (Yu et al., 2020).
+
+The channel model translates in the opposite direction, from target to source.
+"""
 
 import argparse
 import logging
@@ -21,8 +24,8 @@ class NoisyChannel(NamedTuple):
     """Language model and channel model with which ``fairseq-docmt rerank`` scores candidates.
 
     Attributes:
-        language_model: document language model of the target language; None if no score uses it.
-        channel: model that translates in the opposite direction; None if no score uses it.
+        language_model: document language model of the target language; None if it is not needed.
+        channel: model that translates in the opposite direction; None if it is not needed.
     """
 
     language_model: Optional[DocumentLanguageModel] = None
@@ -40,7 +43,8 @@ class NoisyChannel(NamedTuple):
         """Return the channel model's log-probability of each source sentence given its translation.
 
         Args:
-            pairs: pairs of a source sentence and its translation, scored without context.
+            pairs: pairs of a source sentence and its translation.  Each pair is scored without
+                context.
 
         Raises:
             UserError: a sentence is too long for the channel model.
@@ -89,8 +93,8 @@ def from_arguments(
         candidates: candidates of all sentences.
 
     Raises:
-        UserError: a score lacks its model, a model is given that no score uses, or an option is
-            invalid.
+        UserError: a score needs a model that is not given, a model is given but not needed, or an
+            option is invalid.
     """
     for name, path in (("channel", args.channel), ("language-model", args.language_model)):
         if (name in names) != (path is not None):
@@ -132,7 +136,10 @@ def from_arguments(
 
 
 def _channel(args: argparse.Namespace, candidates: Candidates) -> ReferenceScorer:
-    """Load the channel model, which preprocesses texts only if ``--text-form`` is given.
+    """Load the channel model, and warn if it does not know many words of the texts.
+
+    The model preprocesses texts as in its training only if ``--text-form`` is given.  Otherwise,
+    texts are expected to be preprocessed already.
 
     Raises:
         UserError: the model's source language is not the language of ``--text-form``.

@@ -8,7 +8,7 @@ r"""Choose translations from n-best lists or several systems by a weighted sum o
 
 A score is one of the following; higher is better:
 
-  model           the H- lines of fairseq-generate
+  model           score in the H- lines of fairseq-generate, or in JSON
   proposal        log-probability of the translation, the P- lines of fairseq-generate
   length          number of words
   channel         log-probability of the source given the translation, from the model of --channel
@@ -18,10 +18,11 @@ A score is one of the following; higher is better:
   oracle          chrF with --reference, an upper bound
   FILE            one number for each candidate, sentence after sentence
 
-`--list FILE` writes the candidates in that order, to be scored by any other tool.  The candidate
-with the highest sum is chosen, or the first of several with the same sum.  With a language model,
-documents are searched with a beam of --beam hypotheses (Yu et al., 2020).  If scores have several
-weights, the combination with the best BLEU is chosen, which needs --reference.
+`--list FILE` writes all candidates in the order in which a file of scores must have them, so that
+any other tool can score them.  The candidate with the highest weighted sum is chosen, or the first
+of several with the same sum.  With a language model, documents are searched with a beam of --beam
+hypotheses (Yu et al., 2020).  If scores have several weights, the combination with the best BLEU is
+chosen, which needs --reference.
 """
 
 import argparse
@@ -92,7 +93,10 @@ def parse_feature(text: str) -> Feature:
 
 
 def read_scores(path: str, candidates: Candidates) -> Table:
-    """Read a file with one number per candidate, and return the scores of each sentence.
+    """Read the scores of all candidates from a file with one number for each candidate.
+
+    Returns:
+        For each sentence, the scores of its candidates.
 
     Raises:
         UserError: a line is not a finite number, or there is not one line for each candidate.
@@ -126,20 +130,24 @@ def scores_of(
     comet: Optional[Scorer] = None,
     models: NoisyChannel = NO_MODELS,
 ) -> Table:
-    """Compute a score, other than ``language-model``, for all candidates.
+    """Compute one kind of score for all candidates.
+
+    The score ``language-model`` is the exception: it depends on the translations chosen before, so
+    :func:`choose` computes it during the search.
 
     Args:
         name: name of the score, or a file with scores.
         candidates: candidates of all sentences.
         references: (sentences,) references for ``oracle``; None for a sentence without a reference.
-        comet: function that scores samples (dictionaries with ``src`` and ``mt``), for ``comet``.
-        models: scoring models; the score ``channel`` uses their channel model.
+        comet: function that scores samples, which are dictionaries with ``src`` and ``mt``; for the
+            score ``comet``.
+        models: channel model and language model; the score ``channel`` uses the channel model.
 
     Returns:
         For each sentence, the scores of its candidates.
 
     Raises:
-        UserError: the score cannot be computed from the files that were given.
+        UserError: the score is unknown, or needs a text or a field that is not given.
     """
     if name == "model":
         if candidates.scores is None:
@@ -189,7 +197,8 @@ def choose(
         candidates: candidates of all sentences.
         tables: name of a score -> for each sentence, the scores of its candidates.
         weights: name of a score -> weight, including ``language-model`` if it is used.
-        models: scoring models; the score ``language-model`` uses their language model.
+        models: channel model and language model; the score ``language-model`` uses the language
+            model.
         beam: number of hypotheses that the search with a language model keeps.
 
     Returns:
@@ -216,10 +225,10 @@ def tune(
     choose_by,
     metric: BLEU,
 ) -> Dict[str, float]:
-    """Return the weights with the best BLEU, as a dictionary: name of the score -> weight.
+    """Try all combinations of weights, and return the one with the best BLEU.
 
-    All combinations of weights are tried and printed with their BLEU.  Of several with the best
-    BLEU, the first is returned.
+    Each combination is printed with its BLEU.  Of several with the best BLEU, the first is
+    returned.
 
     Args:
         candidates: candidates of all sentences.
@@ -227,6 +236,9 @@ def tune(
         references: (sentences,) references; None for a sentence without a reference.
         choose_by: function from weights to the (sentences,) indices of the chosen candidates.
         metric: sacreBLEU's BLEU.
+
+    Returns:
+        Name of the score -> weight.
     """
     names = [feature.name for feature in features]
     known = [place for place, text in enumerate(references) if text is not None]
@@ -309,7 +321,9 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _references(layout: Layout, path: str, plain: bool) -> List[Optional[str]]:
-    """Read the reference of each sentence; None if it is missing or marked as bad.
+    """Read the reference of each sentence, as a list with None for missing and bad references.
+
+    A reference is bad if its file marks the sentence as bad.
 
     Args:
         layout: documents and sentences of the test set.
@@ -330,7 +344,7 @@ def _references(layout: Layout, path: str, plain: bool) -> List[Optional[str]]:
 
 
 def _check(args: argparse.Namespace, features: Sequence[Feature], names: List[str]) -> None:
-    """Refuse options that are invalid, have no effect, or require an option that is missing.
+    """Refuse options that are invalid, have no effect, or need another option that is missing.
 
     Args:
         args: options of the command line.

@@ -1,1 +1,1 @@
-"""Functions that read translations, references and sources, and match them by segment."""
+"""Functions that read translations, references and sources, and match their segments."""

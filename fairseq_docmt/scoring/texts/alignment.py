@@ -1,9 +1,9 @@
 """Alignment of a translated document with the segments of its reference, by mweralign.
 
-Matusov et al. (2005), Post and Hoang (2025): the translation is cut such that the total word error
-rate against the segments of the reference is lowest.  Many cuts are equally good, because words
-that match no word of the reference can be on either side of a cut.  So if a segment of the
-reference ends with a sentence, the cut is moved to a sentence end nearby.  Only the positions of
+The translation is cut such that the total word error rate against the segments of the reference is
+lowest (Matusov et al., 2005; Post and Hoang, 2025).  Many cuts are equally good, because words that
+match no word of the reference can be on either side of a cut.  So if a segment of the reference
+ends with a sentence, the cut after it is moved to a sentence end nearby.  Only the positions of
 cuts are taken from the alignment; the text between them is unchanged.
 """
 
@@ -33,11 +33,12 @@ SUSPICIOUS_TOKENS = 5
 
 
 class Suspect(NamedTuple):
-    """A segment whose length suggests over- or under-translation.
+    """A segment whose length suggests that the translation adds or omits something.
 
     Attributes:
         segment: number of the segment in the test set, from 0.
-        tokens, expected: its number of tokens, and the number expected from the reference.
+        tokens: number of tokens of its translation.
+        expected: number of tokens expected from the length of the reference.
     """
 
     segment: int
@@ -67,12 +68,13 @@ class Report(NamedTuple):
 
 
 def token_spans(text: str, language: str) -> List[Tuple[int, int]]:
-    """Return the start and end of each token in a text, as offsets of characters.
+    """Return the start and end of each token in a text, as character offsets.
 
     Args:
         text: any text.
-        language: code of the language.  Chinese (``zh``) is segmented by jieba, other languages
-            into words and punctuation marks, or characters if the script has no spaces.
+        language: code of the language.  Chinese (``zh``) is segmented by jieba.  Text in other
+            languages is split into words and punctuation marks, or into characters if the script
+            has no spaces.
     """
     if language != "zh":
         return [match.span() for match in _TOKEN.finditer(text)]
@@ -130,14 +132,18 @@ def align_document(reference: Sequence[str], text: str, language: str) -> List[s
 
 
 def _sentence_ends(text: str, spans: Sequence[Tuple[int, int]]) -> List[int]:
-    """Return where sentences may end in a text, as the number of tokens before each position.
+    """Find the positions in a text at which a sentence may end.
 
-    Closing quotes and brackets belong to the sentence before them, but a mark with space on both
-    sides may also belong to the next sentence, so both positions are returned.
+    Closing quotes and brackets belong to the sentence before them.  But if there is space on both
+    sides of such a mark, it may also belong to the next sentence, so the positions before and after
+    it are both returned.
 
     Args:
         text: any text.
         spans: start and end of each token.
+
+    Returns:
+        Number of tokens before each position, in increasing order.
     """
     ends, ended = [], False
     for number, (begin, end) in enumerate(spans, 1):
@@ -156,10 +162,14 @@ def _at_sentence_ends(cuts: List[int], whole: Sequence[bool], ends: List[int]) -
     A cut stays where it is if no sentence end is that close, or if a segment would become empty.
 
     Args:
-        cuts: (segments + 1,) number of tokens before each segment; last, the number of all tokens.
-        whole: (segments,) whether each reference segment ends with the end of a sentence; only
-            then is the cut after it moved.
+        cuts: (segments + 1,) number of tokens before each segment, followed by the number of all
+            tokens.
+        whole: (segments,) whether each segment of the reference ends with the end of a sentence.
+            Only then is the cut after this segment moved.
         ends: number of tokens before each sentence end of the translation.
+
+    Returns:
+        (segments + 1,) the cuts after moving.
     """
     moved = cuts[:1]
     for place in range(1, len(cuts) - 1):
@@ -177,10 +187,14 @@ def _at_sentence_ends(cuts: List[int], whole: Sequence[bool], ends: List[int]) -
 
 
 def report(reference: Sequence[str], parts: Sequence[str], language: str) -> Report:
-    """Return length statistics of aligned segments, with suspected over- and under-translations.
+    """Return statistics of aligned segments, including the segments whose length is suspicious.
+
+    A length is suspicious if it differs much from the length of the reference times the overall
+    ratio of the lengths.
 
     Args:
-        reference, parts: (segments,) references and aligned translations of the whole test set.
+        reference: (segments,) references of the whole test set.
+        parts: (segments,) aligned translations.
         language: code of the target language.
     """
     lengths = [
@@ -216,7 +230,7 @@ def _mweralign(reference: str, hypothesis: str) -> List[str]:
 
 @contextlib.contextmanager
 def _quiet_library() -> Iterator[None]:
-    """Discard what compiled code writes to standard error, within a ``with`` block."""
+    """Return a context manager that discards what compiled code writes to standard error."""
     sys.stderr.flush()
     saved, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:

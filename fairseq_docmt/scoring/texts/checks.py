@@ -1,7 +1,7 @@
 """Checks of texts before they are scored; each returns notes for the user.
 
-Translations may still be split into subwords, contain XML entities, be shifted against the lines of
-the reference, or lack half of a document.
+The checks find translations that are still split into subwords, contain XML entities, are shifted
+against the lines of the reference, are unrelated to it, or lack large parts of a document.
 """
 
 import re
@@ -28,7 +28,8 @@ _MARK, _APART = re.compile(r"[.,]"), re.compile(r"\w [.,](?= |$)")
 def form_notes(systems: Dict[str, List[str]], references: List[List[str]]) -> List[str]:
     """Return notes on texts with subwords, XML entities or spaces before punctuation.
 
-    Subwords and spaces before punctuation are reported only if another text lacks them.
+    Subwords and spaces before punctuation are only reported if some texts have them and others do
+    not.
 
     Args:
         systems: system -> translations.
@@ -69,12 +70,13 @@ def shift_note(
 ) -> Optional[str]:
     """Return a note if segments of a system seem shifted by one line against the reference.
 
-    If a system merges one pair of sentences and splits another sentence, the number of lines is
-    right, but all lines between them are shifted.
+    This happens if a system merges two sentences and splits another one.  The number of lines is
+    then right, but all lines between these places are in the wrong position.
 
     Args:
         name: name of the system.
-        system, reference: (segments,) translations and references.
+        system: (segments,) translations.
+        reference: (segments,) references.
         index: document boundaries.
         place: function from the index of a segment to its document and number, for the note.
 
@@ -102,11 +104,13 @@ def shift_note(
 
 
 def unrelated_note(name: str, text: Sequence[str], other: Sequence[str]) -> Optional[str]:
-    """Return a note if a text is probably no translation of another text, otherwise None.
+    """Return a note if a text does not seem to be a translation of another text, otherwise None.
+
+    The texts seem unrelated if the lengths of their segments are not correlated.
 
     Args:
-        name: name of the text, for the note.
-        text, other: (segments,) the two texts; segments that are empty on a side do not count.
+        name: names of the two texts, for the note.
+        text, other: (segments,) the two texts.  Segments that are empty in one of them are ignored.
     """
     pairs = [(len(one), len(two)) for one, two in zip(text, other) if one and two]
     warning = pairs and unrelated_lengths(*np.array(pairs).T)
@@ -116,13 +120,16 @@ def unrelated_note(name: str, text: Sequence[str], other: Sequence[str]) -> Opti
 def length_note(
     name: str, system: Sequence[str], reference: Sequence[str], names: Sequence[str]
 ) -> Optional[str]:
-    """Return a note if documents are much longer or shorter than expected, otherwise None.
+    """Return a note if documents of a system are unusually long or short, otherwise None.
 
-    The expected length is the length of the reference, times the median length ratio of the system.
+    The length of a document is divided by that of its reference.  If this ratio is more than twice
+    or less than half of the system's median ratio, the document may be incomplete.  Documents with
+    a short reference are ignored; if only one or two are left, they are compared with a ratio of 1.
 
     Args:
         name: name of the system.
-        system, reference: (documents,) translations and references.
+        system: (documents,) translations.
+        reference: (documents,) references.
         names: (documents,) names of the documents, for the note.
     """
     pairs = [
@@ -161,7 +168,7 @@ def _overlap(one: frozenset, other: frozenset) -> float:
 def _share_apart(sentences: Sequence[str]) -> float:
     """Return the proportion of sentences with a space before a comma or full stop.
 
-    Sentences without any comma or full stop are left out of the total.
+    Sentences without any comma or full stop are not counted.
     """
     marked = [sentence for sentence in sentences if _MARK.search(sentence)]
     return sum(map(bool, map(_APART.search, marked))) / max(len(marked), 1)

@@ -1,4 +1,4 @@
-r"""Convert a text of a test set to JSON lines, a table, WMT XML or plain text.
+"""Convert a text of a test set to JSON lines, a table, WMT XML or plain text.
 
     fairseq-docmt convert --to jsonl --out system.jsonl system.xml
     fairseq-docmt convert --to text --write-docids docids --out system.txt 'all.csv#text=GPT'
@@ -86,7 +86,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def read_documents(args: argparse.Namespace):
-    """Read the documents of the input file.
+    """Read the documents of the input file, matched with the source or reference if one is given.
 
     Args:
         args: options of the command.
@@ -95,8 +95,8 @@ def read_documents(args: argparse.Namespace):
         The documents, and notes on how they were read.
 
     Raises:
-        UserError: the file cannot be read, does not match the source or reference, or nothing
-            says where documents end; or both source and reference are given.
+        UserError: the file cannot be read, does not match the source or reference, or nothing says
+            where documents end; or both source and reference are given.
     """
     if args.reference and args.source:
         raise UserError("give --source or --reference, not both: each has the segments")
@@ -130,13 +130,13 @@ def read_documents(args: argparse.Namespace):
 
 
 def json_lines(documents: List[Document], path: str = "", role: str = "system") -> str:
-    """Return documents as JSON lines with ``doc_id``, ``segment`` and ``text``, one per segment.
+    """Return documents as JSON lines: ``doc_id``, ``segment`` and ``text`` of each segment.
 
-    An empty document gives a line without ``segment``.
+    A document without segments gives one line without ``segment``.
 
     Args:
         documents: documents to write.
-        path, role: unused, but common to all functions in ``FORMATS``.
+        path, role: not used, but all functions in ``FORMATS`` have these arguments.
     """
     records = []
     for document in documents:
@@ -153,10 +153,10 @@ def table(documents: List[Document], path: str, role: str = "system") -> str:
     Args:
         documents: documents to write.
         path: output file, for messages.
-        role: unused, but common to all functions in ``FORMATS``.
+        role: not used, but all functions in ``FORMATS`` have this argument.
 
     Raises:
-        UserError: a document is empty, or an id has a tab or line break.
+        UserError: a document has no segments, or an id has a tab or line break.
     """
     _refuse_empty(documents, path)
     _refuse_ids(documents, path)
@@ -173,11 +173,12 @@ def xml(documents: List[Document], path: str, role: str = "system") -> str:
 
     Args:
         documents: documents to write.
-        path: output file; its name up to the first dot names the system or translator.
+        path: output file; its name up to the first dot becomes the name of the system or
+            translator.
         role: ``source``, ``reference`` or ``system``; decides which XML element holds the text.
 
     Raises:
-        UserError: a document is empty, or a text has characters that XML cannot hold.
+        UserError: a document has no segments, or a text has characters that XML cannot hold.
     """
     _refuse_empty(documents, path)
     tag, attribute = wmt_xml.ELEMENTS[role]
@@ -205,11 +206,11 @@ def plain_text(documents: List[Document], path: str, role: str = "system") -> st
     Args:
         documents: documents to write.
         path: output file, for messages.
-        role: unused, but common to all functions in ``FORMATS``.
+        role: not used, but all functions in ``FORMATS`` have this argument.
 
     Raises:
-        UserError: a segment is empty, which would read as the end of a document, or a document is
-            empty.
+        UserError: a document has no segments, or a segment is empty and would be read as the end of
+            a document.
     """
     _refuse_empty(documents, path)
     for document in documents:

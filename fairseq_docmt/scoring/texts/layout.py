@@ -1,4 +1,4 @@
-"""Documents and segments of a test set, and functions that match other texts to them."""
+"""Documents and segments of a test set, and functions that match other texts with them."""
 
 from itertools import groupby
 from typing import List, NamedTuple, Optional, Sequence, Tuple
@@ -16,11 +16,14 @@ TAKEN_FOR_EMPTY = "taken for empty"
 
 
 class Mismatch(UserError):
-    """Error: the segments of a text do not match the test set, though its documents may match."""
+    """Error that is raised if the segments of a text do not match the segments of the test set.
+
+    The documents of the text may still match, so that alignment can help.
+    """
 
 
 class Gaps(NamedTuple):
-    """Segments of the test set that are not scored because a text lacks them or marks them as bad.
+    """Segments of a test set that cannot be scored because of one of its texts.
 
     Attributes:
         missing: (segments,) bool, True if the text lacks the segment.
@@ -32,7 +35,7 @@ class Gaps(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Documents and segments of a test set.
+    """Documents and segments of a test set, with which other texts are matched.
 
     Attributes:
         path: file that defines the documents and segments, for messages.
@@ -40,8 +43,8 @@ class Layout(NamedTuple):
         ids: (documents,) names of the documents; None if the text has none.
         numbers: for each document, the names of its segments, or None if they have none; None for
             plain text.
-        by_docids: whether the documents come from a file of docids (``--docids``), in which case
-            no blank lines separate them.
+        by_docids: whether the documents come from a file with the document id of each line
+            (``--docids``), so that no blank lines separate them.
     """
 
     path: str
@@ -54,7 +57,7 @@ class Layout(NamedTuple):
         """Return the segments of another text, in the order of the test set.
 
         Raises:
-            Mismatch: the segments of the text do not match the test set.
+            Mismatch: the segments of the text do not match the test set, but alignment may help.
             UserError: the text lacks documents or segments of the test set.
         """
         if isinstance(text, Output):
@@ -68,16 +71,17 @@ class Layout(NamedTuple):
 
     @property
     def segment_numbers(self) -> Optional[List[str]]:
-        """Name of each segment within its document; None unless all segments have names."""
+        """(segments,) name of each segment in its document; None unless all segments have names."""
         if not self.numbers or None in self.numbers:
             return None
         return [number for numbers in self.numbers for number in numbers]
 
     def filled(self, text: Input) -> Input:
-        """Return a text with an empty segment in place of each segment that it lacks.
+        """Return a text in which empty segments stand for the segments that it lacks.
 
-        Missing segments are recognised by document ids, which the test set must have too, or by the
-        sentence numbers of ``fairseq-generate``; without them, the text is returned unchanged.
+        Missing documents are found by their ids, and missing segments by their names in the
+        document.  In an output of ``fairseq-generate``, missing sentences are found by their
+        numbers.  If the text or the test set has none of these, nothing is added.
         """
         if isinstance(text, Output):
             for rows in (self.index.line_ids.tolist(), range(self.index.num_sentences)):
@@ -97,10 +101,10 @@ class Layout(NamedTuple):
         return text._replace(documents=filled)
 
     def gaps(self, text: Input) -> Gaps:
-        """Return the segments of the test set that a text lacks or marks as bad.
+        """Find the segments of the test set that a text lacks or marks as bad.
 
         Args:
-            text: a text that has all segments or was completed by :meth:`filled`.
+            text: a text that has all segments, or was completed by :meth:`filled`.
         """
         size = self.index.num_sentences
         missing, bad = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
@@ -117,10 +121,11 @@ class Layout(NamedTuple):
         return Gaps(missing, bad)
 
     def segments_by_document(self, text: Input) -> List[List[str]]:
-        """Return a text's segments by document, even if their number differs from the test set's.
+        """Return the segments of each document of a text, without matching single segments.
 
-        The documents of plain text are blocks between blank lines or, if there are not as many
-        blocks as documents, single lines.
+        Only the documents have to match the test set; the numbers of their segments may differ.  In
+        plain text, each block between blank lines is a document.  If there are not as many blocks
+        as documents in the test set, each line is a document.
 
         Raises:
             UserError: the documents of the text do not match the test set.
@@ -143,10 +148,14 @@ class Layout(NamedTuple):
         return [line for a, b in self.index.spans for line in [*segments[a:b], ""]]
 
     def notes(self, name: str, text: Input) -> List[str]:
-        """Return notes on how the text of the system ``name`` was matched with the test set.
+        """Return notes for the user on how the text of a system was matched with the test set.
 
         They report documents that are not in the test set, blank lines that were taken for empty
         translations, and documents or segments that were matched by order because they have no ids.
+
+        Args:
+            name: name of the system.
+            text: the system's translations.
         """
         if isinstance(text, Lines):
             lines = self._lines(text)
@@ -167,6 +176,8 @@ class Layout(NamedTuple):
 
     def _documents(self, text: Documents) -> List[Document]:
         """Return the documents of another text in the order of the test set.
+
+        If the test set has no document ids, the documents are matched by their order.
 
         Raises:
             UserError: the text lacks a document.
@@ -224,7 +235,8 @@ class Layout(NamedTuple):
     def numbers_of(self, text: Output) -> List[int]:
         """Return the number of each segment in an output of ``fairseq-generate`` (12 for H-12).
 
-        The numbers in the output may or may not count the blank lines between documents.
+        Some outputs count the blank lines between documents, and some do not; both are accepted.
+        Segments are in the order of the test set.
 
         Raises:
             UserError: the output lacks segments, or has segments that the test set lacks.
@@ -252,7 +264,7 @@ class Layout(NamedTuple):
         )
 
     def _by_line(self, text: Lines) -> List[str]:
-        """Return the segments of plain text, matched by blank lines or by line number.
+        """Return the segments of plain text, matched by blank lines or by line numbers.
 
         Raises:
             Mismatch: the lines do not match the test set.
@@ -297,18 +309,21 @@ class Layout(NamedTuple):
         return lines
 
     def _without_ends(self, text: Lines) -> bool:
-        """Return whether plain text has one line per segment, but lacks the test set's blank lines.
+        """Return whether a text has a line per segment, but no blank lines between documents.
 
-        Return False if the test set has none, because it is a single document or has docids.
+        The result is False if the test set has no blank lines between documents either, because it
+        is a single document or has document ids for its lines.
         """
         size = self.index.num_sentences
         return len(self._lines(text)) == size and size < self._num_lines()
 
     def _may_be_ends(self, lines: List[str]) -> bool:
-        """Return whether blank lines may separate documents, in a text that lacks some sentences.
+        """Return whether the blank lines of a text may be ends of documents.
 
-        They may if there are as many blocks between them as documents, or if no block is longer
-        than the longest document.  If not, they are empty translations.
+        The text has as many lines as the test set has sentences, so a blank line is an end of a
+        document or an empty translation.  Blank lines may be ends if the blocks between them are as
+        many as the documents, or if no block is longer than the longest document.  If there are no
+        blank lines, the result is False.
         """
         blocks = [len(list(group)) for filled, group in groupby(lines, key=bool) if filled]
         longest = np.diff(self.index.starts).max()
@@ -317,15 +332,14 @@ class Layout(NamedTuple):
 
 
 def layout_of(text: Optional[Input], docids: Optional[Sequence[str]] = None) -> Layout:
-    """Return the documents and segments of a test set, as defined by a text.
+    """Return the documents and segments of a test set, as a text or document ids define them.
 
     Args:
-        text: reference or source; None to use the docids alone.
-        docids: name of the document of each line of plain text; None if blank lines separate
-            documents.
+        text: reference or source; None to use the document ids alone.
+        docids: document id of each line of plain text; None if blank lines separate documents.
 
     Raises:
-        UserError: the text cannot define documents, or does not match the docids.
+        UserError: a document of the text is empty, or the numbers of lines and document ids differ.
     """
     if isinstance(text, Documents):
         index = DocumentIndex.from_lengths([len(d.segments) for d in text.documents])
@@ -346,11 +360,12 @@ def layout_of(text: Optional[Input], docids: Optional[Sequence[str]] = None) -> 
 
 
 def by_docids(text: Input, docids: Sequence[str]) -> Input:
-    """Divide plain text into documents by the docid of each line; return other texts unchanged.
+    """Divide plain text into documents by the document id of each line.
+
+    Other texts have documents already and are returned unchanged.
 
     Raises:
-        UserError: the numbers of lines and docids differ, or the lines of a document are not
-            consecutive.
+        UserError: the numbers of lines and document ids differ.
     """
     if not isinstance(text, Lines):
         return text
@@ -370,13 +385,13 @@ def _check_docids(text: Lines, docids: Sequence[str]) -> None:
 
 
 def _groups(docids: Sequence[str]) -> Tuple[List[str], List[int]]:
-    """Return the names and line counts of the documents, given the document id of each line."""
+    """Return the names and the line counts of documents, given the document id of each line."""
     groups = [(name, len(list(lines))) for name, lines in groupby(docids)]
     return [name for name, _ in groups], [size for _, size in groups]
 
 
 def _filled(document: Document, size: int, wanted: Optional[List[str]]) -> Document:
-    """Return a document with an empty segment added for each missing segment.
+    """Return a document with an empty segment for each segment that it lacks.
 
     Args:
         document: a document; if it has no text, all its segments are missing.
@@ -398,9 +413,13 @@ def _filled(document: Document, size: int, wanted: Optional[List[str]]) -> Docum
 
 
 def without_gaps(documents: Sequence[Document]) -> Tuple[List[Document], List[str]]:
-    """Drop segments that lack text or are marked as bad; return documents and notes for the user.
+    """Drop segments that have no text or are marked as bad.
 
     Documents that lose all their segments are dropped too.
+
+    Returns:
+        The remaining documents, and a list with a note for the user, which is empty if nothing was
+        dropped.
     """
     found, notes = [], []
     for document in documents:
@@ -420,7 +439,7 @@ def without_gaps(documents: Sequence[Document]) -> Tuple[List[Document], List[st
 
 
 def named(names: Sequence[str]) -> str:
-    """Join the first five names, and say how many more there are."""
+    """Join the first five names to one string, and add how many more there are."""
     more = len(names) - SHOWN
     return "; ".join(names[:SHOWN]) + (f"; and {more} more" if more > 0 else "")
 

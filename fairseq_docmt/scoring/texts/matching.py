@@ -1,4 +1,4 @@
-"""Matching of translations with the segments of a test set, and settings for reading its texts."""
+"""Matching of translations with the segments of a test set, and settings for reading the texts."""
 
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -17,11 +17,12 @@ class Reading(NamedTuple):
         align: code of the target language, to align documents whose segments do not match the
             reference; None to refuse such documents.
         align_all: whether to align documents with the right number of segments as well.
-        missing: ``skip`` to leave out the segments that a system lacks, for all systems; ``empty``
-            to treat them as empty translations; None to refuse such a system.
-        strip_wrappers: whether to remove what language models write around translations.
-        by: field of the records of a reference or source, or attribute of its documents in XML, by
-            which scores are grouped.
+        missing: what to do with segments that a system lacks.  ``skip`` leaves them out for all
+            systems, ``empty`` takes them for empty translations, and None refuses the system.
+        strip_wrappers: whether to remove what language models write around translations, such as
+            "Here is the translation:".
+        by: field in the records of the reference or source by whose values scores are grouped, such
+            as ``domain``, or attribute of the documents in XML; None for no groups.
         whole_documents: whether systems whose segments do not match are scored as whole documents.
         role: text to read from the files of systems: ``source``, ``reference`` or ``system``.
         plain: whether to read all files as plain text, whatever their content looks like.
@@ -50,16 +51,21 @@ def layout_and_references(
 ) -> Tuple[Layout, List[Input]]:
     """Return the documents and segments of the test set, and its references.
 
+    The documents and segments are defined by the first reference or, without references, by the
+    source.  If only the source has blank lines between documents, it is used instead of the
+    reference.
+
     Args:
         references: reference texts; if empty, the T- lines of the systems are the reference.
         source: source text, or None.
-        ids: document id of each line (``--docids``), or None.
+        ids: document id of each line of plain text (``--docids``); None if blank lines separate
+            documents.
         systems: texts of the systems.
         notes: list to which a note on documents without a reference is appended.
 
     Raises:
         UserError: nothing defines the documents, the references are unusable, or the text that
-            defines the segments does not match the docids.
+            defines the segments does not match the document ids.
     """
     if references:
         first = _without_empty(references[0], notes)
@@ -77,7 +83,10 @@ def layout_and_references(
 
 
 def _has_the_ends(source: Optional[Input], reference: Input) -> bool:
-    """Return whether blank lines separate documents in the source, but not in the reference."""
+    """Return whether the source separates documents by blank lines, but the reference does not.
+
+    Both must be plain text with the same number of sentences.
+    """
     if not (isinstance(source, Lines) and isinstance(reference, Lines)):
         return False
     lines = [line for line in source.lines if line]
@@ -85,11 +94,11 @@ def _has_the_ends(source: Optional[Input], reference: Input) -> bool:
 
 
 def _without_empty(text: Input, notes: List[str]) -> Input:
-    """Return the first reference without its empty documents, which define no segments.
+    """Return the first reference without empty documents, which have nothing to score.
 
     Args:
         text: the reference.
-        notes: list to which a note on these documents is appended.
+        notes: list to which a note on the empty documents is appended.
 
     Raises:
         UserError: all documents are empty.
@@ -105,7 +114,10 @@ def _without_empty(text: Input, notes: List[str]) -> Input:
 
 
 def _own_references(inputs: Dict[str, Input]) -> Output:
-    """Return the references (T- lines) in the outputs of ``fairseq-generate``.
+    """Return the references that outputs of ``fairseq-generate`` contain in their T- lines.
+
+    Args:
+        inputs: system -> text.
 
     Raises:
         UserError: a system has no T- lines, or T- lines differ or contain unknown words.
@@ -129,7 +141,7 @@ def _own_references(inputs: Dict[str, Input]) -> Output:
 
 
 class Matched(NamedTuple):
-    """Translations of a system, matched with the test set.
+    """Translations of a system after matching them with the test set.
 
     Attributes:
         segments: (segments,) translations; None if only the documents match.
@@ -150,7 +162,10 @@ def match_system(
     reading: Reading,
     notes: List[str],
 ) -> Matched:
-    """Return a system's translations matched with the test set, by alignment if requested.
+    """Match the translations of a system with the segments of the test set.
+
+    If the settings ask for it, documents whose segments do not match are aligned with the
+    reference, or the system is kept as whole documents.
 
     Args:
         layout: documents and segments of the test set.

@@ -1,7 +1,8 @@
 """Translations of documents by several systems, with references and source.
 
-The first reference, or without references the source, defines the documents and segments of the
-test set, which all other texts must match; only translations can be aligned (``--align``).
+The first reference defines the documents and segments of the test set; without references, the
+source does.  All other texts must match them.  Only translations may differ, if they are aligned
+with the reference (``--align``).
 """
 
 import argparse
@@ -41,22 +42,24 @@ class Translations(NamedTuple):
 
     Attributes:
         index: document boundaries, and line of each segment.
-        systems: name of each system -> (segments,) translations.
+        systems: system -> (segments,) translations.
         references: one or more references, each (segments,).
         source: (segments,) source; None if unknown.
-        whole: system -> (documents,) translations, if the segments of some system do not match;
-            ``systems`` lacks such systems.  Otherwise empty.
+        whole: system -> (documents,) translations, for all systems, if the segments of some system
+            do not match the test set.  Such systems are not in ``systems``.  Empty if all match.
         ids: (documents,) names of the documents; None if the test set has none.
         numbers: (segments,) names of the segments in their documents; None if a segment has none.
-        kept: (all segments of the files,) bool, False for segments that are left out of the
-            evaluation; None if all are evaluated.
+        kept: bool array with an element for each segment in the files, which is False if the
+            segment is left out of the evaluation; None if all are evaluated.
         whole_position: (segments,) position of each segment in its document, from 0, where segments
             left out of the evaluation are counted too; None if all are evaluated.
         groups: (segments,) group of each segment, by which scores are reported; None for no groups.
         notes: notes for the user on how the texts were matched and what looks wrong.
-        aligned: system -> report, for systems whose text was aligned with the reference.
-        language: code of the target language; None if no file's content or extension shows it.
-        procedure: changes to the texts, such as ``missing:skip``, for the signature.
+        aligned: system -> report on its alignment, for systems that were aligned with the
+            reference.
+        language: code of the target language; None if it cannot be told from the files.
+        procedure: processing steps that changed the texts, such as ``missing:skip``, to be given in
+            signatures.
     """
 
     index: DocumentIndex
@@ -76,7 +79,7 @@ class Translations(NamedTuple):
 
     @property
     def signature(self) -> str:
-        """Numbers of documents and segments, and changes made to texts: ``docs:9|sents:99|...``."""
+        """Size of the test set and steps that changed its texts, e.g. ``docs:9|sents:99|...``."""
         counts = [f"docs:{self.index.num_documents}", f"sents:{self.index.num_sentences}"]
         return "|".join([*counts, *self.procedure])
 
@@ -94,11 +97,11 @@ class Translations(NamedTuple):
         return [*(self.whole or self.systems)]
 
     def joined(self, sentences: Sequence[str]) -> List[str]:
-        """Join the segments of a text into one line for each document."""
+        """Return one line for each document of a text, by joining the document's segments."""
         return [" ".join(sentences[a:b]) for a, b in self.index.spans]
 
     def documents(self, name: str) -> List[str]:
-        """Return a system's translations of all documents, each document as one line."""
+        """Return a system's translation of each document, as one line."""
         return self.whole[name] if name in self.whole else self.joined(self.systems[name])
 
     def place(self, segment: int) -> str:
@@ -107,7 +110,7 @@ class Translations(NamedTuple):
         return f"{self.name_of(document)}, {self.position[segment] + 1}"
 
     def name_of(self, document: int) -> str:
-        """Return the name of the document with this index, or its number from 1 if it has none."""
+        """Return the name of the document with this index or, if it has none, its number from 1."""
         return self.ids[document] if self.ids else str(document + 1)
 
 
@@ -133,7 +136,7 @@ def add_arguments(parser: argparse.ArgumentParser, source_required: bool = False
 
 
 def add_layout_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the format, documents and alignment of texts, such as ``--docids``."""
+    """Add options for the format, documents and alignment of texts, such as ``--docids``."""
     add_format_argument(parser)
     parser.add_argument(
         "--docids",
@@ -174,8 +177,8 @@ def from_arguments(args: argparse.Namespace, whole_documents: bool = False) -> T
 
     Args:
         args: options of :func:`add_arguments`.
-        whole_documents: whether systems whose segments do not match the reference are kept as
-            whole documents instead of being refused.
+        whole_documents: whether a system whose segments do not match the reference is kept as whole
+            documents instead of being refused.
 
     Raises:
         UserError: a system has no name, a name is used twice, or a text cannot be read or matched.
@@ -194,7 +197,7 @@ def from_arguments(args: argparse.Namespace, whole_documents: bool = False) -> T
 
 
 def named_files(arguments: Sequence[str]) -> Dict[str, str]:
-    """Parse arguments ``NAME=FILE`` and return name -> file.
+    """Parse arguments of the form ``NAME=FILE`` into a dictionary from names to files.
 
     Raises:
         UserError: an argument has no name, or a name is used twice.
@@ -220,8 +223,8 @@ def read_translations(
 
     Args:
         systems: name -> file.
-        references: files; if None, all systems must be outputs of ``fairseq-generate`` with T-
-            lines, and the source or docids define the documents.
+        references: files.  If None, all systems must be outputs of ``fairseq-generate``, whose T-
+            lines are then the reference, and the source or document ids must define the documents.
         source: file, or None.
         reading: settings for reading and matching.
 
@@ -306,7 +309,7 @@ def _side(layout: Layout, option: str, text: Input) -> List[str]:
 
 
 def _groups(layout: Layout, texts: Sequence[Input], field: Optional[str]) -> Optional[List[str]]:
-    """Return each segment's value of a field such as ``domain``, by which scores are grouped.
+    """Return the group of each segment: its value of a field such as ``domain``.
 
     The values come from the first text that has the field; ``-`` stands for a missing value.  If
     ``field`` is None, the result is None.
@@ -333,10 +336,18 @@ def _groups(layout: Layout, texts: Sequence[Input], field: Optional[str]) -> Opt
 def _stripped(
     inputs: Dict[str, Input], references: Sequence[Input], notes: List[str]
 ) -> Dict[str, Input]:
-    """Remove what language models wrote around the translations; return the systems' texts.
+    """Remove wrappers, such as "Here is the translation:", from the translations of all systems.
 
-    Apart from thoughts and code fences, only kinds of wrappers that are absent or rare in the
-    references are removed.  Notes on the number of changed segments are appended to ``notes``.
+    Wrappers are what language models write around a translation.  Announcements, offers of help and
+    line numbers are kept if the references have them too.
+
+    Args:
+        inputs: system -> text.
+        references: references of the test set.
+        notes: list to which the number of changed segments of each system is appended.
+
+    Returns:
+        System -> text without wrappers.
     """
     found, removed = {}, wrappers.removed_for(references)
     for name, text in inputs.items():
@@ -346,14 +357,18 @@ def _stripped(
 
 
 def _described(texts: Translations, aligned: Dict[str, int], reading: Reading) -> Translations:
-    """Return a test set with alignment reports and ``procedure``, its changes for the signature.
+    """Add the notes, alignment reports and signature entries that describe how texts were read.
 
-    Notes on what looks wrong in the texts, such as shifted lines, are appended to ``texts.notes``.
+    The notes, which also warn of what looks wrong in the texts, such as shifted lines, are appended
+    to ``texts.notes``.
 
     Args:
         texts: test set.
-        aligned: system -> number of aligned documents, for aligned systems.
+        aligned: system -> number of aligned documents, for systems that were aligned.
         reading: settings by which the texts were read.
+
+    Returns:
+        The test set with new values of ``aligned`` and ``procedure``.
     """
     reference = texts.references[0]
     reports = {
@@ -396,7 +411,7 @@ def _without_gaps(
     systems: Dict[str, Input],
     reading: Reading,
 ) -> Translations:
-    """Return a test set without the segments that a text lacks or marks as bad.
+    """Leave out the segments that a text lacks or marks as bad, and return the smaller test set.
 
     Notes on the segments that are left out are appended to ``texts.notes``.
 
@@ -404,7 +419,7 @@ def _without_gaps(
         texts: test set with all segments.
         layout: its documents and segments.
         others: references and source.
-        systems: texts of the systems whose segments need no alignment with the references.
+        systems: texts of the systems that match segment by segment, without alignment.
         reading: settings; ``missing`` says whether segments that a system lacks are left out.
 
     Raises:
@@ -455,7 +470,7 @@ def _without_gaps(
 
 
 def _gap_notes(texts: Translations, gone: np.ndarray, why: str) -> List[str]:
-    """Return a list with a note on left-out segments, or an empty list if there are none.
+    """Return a list with one note that names the left-out segments; empty if there are none.
 
     Args:
         texts: test set with all segments.
@@ -475,9 +490,11 @@ def _gap_notes(texts: Translations, gone: np.ndarray, why: str) -> List[str]:
 
 
 def language_of(texts: Sequence[Input]) -> Optional[str]:
-    """Return the target language that a file's content or extension shows; None if none does.
+    """Return the target language, as far as it can be told from the texts or their extensions.
 
-    Only extensions for languages without spaces between words count, such as ``.zh``.
+    Some formats state the language of a text.  Extensions such as ``.zh`` count only for languages
+    that need another tokenizer than sacreBLEU's 13a.  The first text whose language is known
+    decides.  If there is none, the result is None.
     """
     for text in texts:
         ending = text.path.rpartition(".")[2]

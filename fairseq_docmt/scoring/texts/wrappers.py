@@ -1,9 +1,10 @@
-"""Detection and removal of what language models write around a translation.
+"""Detection and removal of wrappers: text that language models write around a translation.
 
-Such wrappers are thoughts (``<think>``), code fences, announcements ("Here is the translation:"),
-offers of help, line numbers and comments.  :func:`stripped` removes the unmistakable ones before
-segments are matched; :func:`notes_on` reports what is left.  A wrapper that the reference also
-contains is not reported, and is removed only if it is a thought or a code fence.
+Wrappers are thoughts (``<think>``), code fences, announcements ("Here is the translation:"), offers
+of help ("Let me know if ..."), line numbers and comments.  Before segments are matched,
+:func:`stripped` removes all of these except comments.  It keeps announcements, offers of help and
+line numbers if the references have them too (:func:`removed_for`).  :func:`notes_on` reports
+wrappers that are left, unless they are also in the reference of their segment.
 """
 
 import re
@@ -93,7 +94,7 @@ FEWEST_LETTERS = 20
 
 
 class Found(NamedTuple):
-    """Segments of a system in which :func:`find` detected wrappers or no translation.
+    """Segments of a system that seem to hold wrappers, or something other than a translation.
 
     Attributes:
         kinds: what was found, such as ``fences`` -> indices of the segments.
@@ -105,11 +106,14 @@ class Found(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """Choice of wrappers to remove; thoughts (``<think>``) and code fences are always removed.
+    """Choice of wrappers (text that language models write around a translation) to remove.
+
+    Thoughts (``<think>``) and code fences are always removed.
 
     Attributes:
-        announcements: whether to remove announcements before a translation.
-        offers: whether to remove offers of help after a translation.
+        announcements: whether to remove announcements ("Here is the translation:") before a
+            translation.
+        offers: whether to remove offers of help ("Let me know if ...") after a translation.
         numbers: whether to remove numbers at the beginning of lines.
     """
 
@@ -119,7 +123,12 @@ class Removed(NamedTuple):
 
 
 def removed_for(references: Sequence[Input]) -> Removed:
-    """Choose which kinds of wrappers to remove: those that are absent or rare in references."""
+    """Choose which text around translations to remove, given what the references look like.
+
+    Announcements ("Here is the translation:") and offers of help ("Let me know if ...") are removed
+    if no line of the references looks like one.  Line numbers are removed if at most 5 % of the
+    lines of the references begin with a number.
+    """
     lines = [line for reference in references for line in _lines_of(reference)]
     numbered = sum(map(bool, map(_NUMBER.match, lines)))
     return Removed(
@@ -134,10 +143,11 @@ def stripped(text: Input, removed: Removed) -> Tuple[Input, int]:
 
     Args:
         text: translations of a system.
-        removed: wrappers to remove in addition to thoughts and code fences.
+        removed: what to remove in addition to thoughts and code fences.
 
     Returns:
-        The translations without wrappers, and the number of changed segments (lines in plain text).
+        The translations without such text, and the number of changed segments (lines in plain
+        text).
     """
     if isinstance(text, Output):
         kept = {n: _bare([line], removed) for n, line in text.hypotheses.items()}
@@ -169,11 +179,14 @@ def _bare_document(document: Document, removed: Removed) -> Document:
 
 
 def _bare(lines: List[str], removed: Removed) -> List[str]:
-    """Remove wrappers and blank lines.
+    """Remove thoughts, code fences, other wrappers and blank lines from a text.
 
     Args:
         lines: lines of a document, or of a single segment.
-        removed: wrappers to remove in addition to thoughts and code fences.
+        removed: what to remove in addition to thoughts and code fences.
+
+    Returns:
+        The remaining lines.
     """
     text = _UNOPENED.sub("", THOUGHTS.sub("", "\n".join(lines)))
     fenced = _FENCED.fullmatch("\n".join(_without_words(text.split("\n"), removed)).strip())
@@ -182,10 +195,10 @@ def _bare(lines: List[str], removed: Removed) -> List[str]:
 
 
 def _without_words(lines: List[str], removed: Removed) -> List[str]:
-    """Remove blank lines, and announcements and offers if ``removed`` says so.
+    """Remove blank lines, and announcements and offers of help if ``removed`` says so.
 
-    Language models write announcements ("Here is the translation:") before a translation, and
-    offers ("Let me know if ...") after it.
+    Announcements such as "Here is the translation:" are removed from the beginning of any line.
+    Offers such as "Let me know if ..." are removed if they are the last of several lines.
     """
     if removed.announcements:
         lines = [
@@ -197,7 +210,10 @@ def _without_words(lines: List[str], removed: Removed) -> List[str]:
 
 
 def is_numbered(lines: Sequence[str]) -> bool:
-    """Return whether there are at least three lines, numbered consecutively from 0 or 1."""
+    """Return whether lines are numbered consecutively from 0 or 1.
+
+    The result is False for fewer than three lines, in which numbers may be chance.
+    """
     found = [_NUMBER.match(line) for line in lines]
     if len(lines) < FEWEST_NUMBERED or not all(found):
         return False
@@ -228,10 +244,14 @@ def find(
 ) -> Found:
     """Find segments that contain text besides the translation, or no translation at all.
 
+    Text that is also in the reference is not reported.  Copies of the source and quotation marks
+    around translations are reported only if they occur in at least 5 % of the segments.
+
     Args:
-        system, reference: (segments,) translations and references.
-        source: (segments,) source, to report copies of it and to ignore what it contains itself,
-            such as comments; None if unknown.
+        system: (segments,) translations.
+        reference: (segments,) references.
+        source: (segments,) source, to find copies of it, and to ignore what the source contains
+            itself, such as comments; None if unknown.
         spans: first segment and end of each document, to find documents with numbered lines.
     """
     script = _script_of(reference)
@@ -256,8 +276,9 @@ def _kind(text: str, wanted: str, source: Optional[str], script: Optional[Patter
     """Return what a segment contains besides or instead of a translation, such as ``fences``.
 
     Args:
-        text, wanted: the translation and its reference.
-        source: source of the segment; a copy of it is reported.  None if unknown.
+        text: the translation.
+        wanted: its reference.
+        source: source of the segment, to find a copy of it in the translation; None if unknown.
         script: pattern of the letters of the references' script; None to accept any script.
 
     Returns:
@@ -286,7 +307,10 @@ def _kind(text: str, wanted: str, source: Optional[str], script: Optional[Patter
 
 
 def _object_in(text: str) -> Optional[Match]:
-    """Return the match of a JSON object's opening brace and first key; None if there is none."""
+    """Return the match of the brace and first key of a JSON object in a text, or None.
+
+    A text without a closing brace after the key has no match.
+    """
     return _KEY.search(text, 0, text.rfind("}") + 1)
 
 
@@ -299,7 +323,10 @@ _SEARCHES: Dict[str, Callable[[str], Optional[Match]]] = {
 
 
 def _script_of(sentences: Sequence[str]) -> Optional[str]:
-    """Return the name of the most frequent script; None if no letter has a known script."""
+    """Return the name of the most frequent script, such as ``Cyrillic``.
+
+    If no letter belongs to a known script, the result is None.
+    """
     text = "".join(sentences[:1000])
     counts = {name: len(re.findall(f"[{letters}]", text)) for name, letters in _SCRIPTS.items()}
     best = max(counts, key=lambda name: counts[name])
@@ -309,13 +336,14 @@ def _script_of(sentences: Sequence[str]) -> Optional[str]:
 def notes_on(
     name: str, found: Found, places: Sequence[str], is_stripped: bool = False
 ) -> List[str]:
-    """Return a list with a note on the segments that :func:`find` found; empty if there are none.
+    """Return a list with a note on what :func:`find` found; empty if it found nothing.
 
     Args:
         name: name of the system.
         found: result of :func:`find`.
         places: (segments,) name of the document of each segment.
-        is_stripped: whether wrappers have been removed (:func:`stripped`).
+        is_stripped: whether :func:`stripped` has been applied before; otherwise, the note
+            recommends the option ``--strip-wrappers``.
     """
     if not found.kinds:
         return []

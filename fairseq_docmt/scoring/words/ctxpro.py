@@ -8,8 +8,9 @@ published:
 
   ctxpro   Wicks and Post (2023): gender, formality, auxiliary, inflection, animacy (.json);
            the tested sentence is the last one of a translation
-  genpro   generative use of ContraPro (Müller et al., 2018) and of the set of Lopes et al. (2020)
-           (.json), and the tables that the scripts of Post and Junczys-Dowmunt (2023) make (.tsv)
+  genpro   ContraPro (Müller et al., 2018) and the set of Lopes et al. (2020), used for generated
+           translations (.json), and the tables that the scripts of Post and Junczys-Dowmunt (2023)
+           make (.tsv)
 
 Words are compared as in the scripts of each set.  A system has one translation for each item: of
 the sentence alone, or of its context and the sentence.  The tested sentence is the part after the
@@ -46,7 +47,7 @@ class Target(NamedTuple):
     Attributes:
         expected: the expected word or words.
         labels: properties by which results are grouped, such as ``{"distance": "2"}``.
-        place: index of the tested sentence among the sentences of the translation, -1 for the last.
+        place: index of the tested sentence among the sentences of the translation; -1 for the last.
     """
 
     expected: str
@@ -59,7 +60,7 @@ class TargetSet(NamedTuple):
 
     Attributes:
         kind: ``ctxpro`` or ``genpro``, which decides how words are compared.
-        items: the words and where to look for them.
+        items: the words, and in which sentence each is expected.
     """
 
     kind: str
@@ -70,7 +71,7 @@ class TargetSet(NamedTuple):
 
 
 def read_targets(path: str) -> TargetSet:
-    """Read a ctxpro or genpro test set, detecting its format.
+    """Read a ctxpro or genpro test set in any of its formats.
 
     Raises:
         UserError: the file is missing or in an unknown format, or an item is malformed.
@@ -115,8 +116,8 @@ def _target(where: str, expected, labels: Dict[str, str], place: int = -1) -> Ta
 def _table(text: str, path: str) -> List[Target]:
     """Read the items of a tab-separated table of genpro.
 
-    The columns are: index of the tested sentence (may be missing), distance of the antecedent, kind
-    (must be ``correct``), expected pronoun, source and target.
+    The columns are: index of the tested sentence (may be left out), distance of the antecedent,
+    kind of the item (must be ``correct``), expected pronoun, source and target.
 
     Args:
         text: content of the file.
@@ -150,11 +151,12 @@ def has_word(kind: str) -> Callable[[str, str], bool]:
     """Return a function that tells whether a sentence contains an expected word.
 
     Args:
-        kind: how words are found, as in the scripts of the set.  ``ctxpro``: between spaces, after
-            removing ASCII punctuation; ``genpro``: as tokens of the Moses tokenizer for German.
+        kind: how words are found, as in the scripts of the set.  For ``ctxpro``, ASCII punctuation
+            is removed, and the word must stand between spaces.  For ``genpro``, the word must be a
+            token of the Moses tokenizer for German.
 
     Returns:
-        Function of the sentence and the word.
+        Function of the sentence and the word, which ignores case.
     """
     if kind == "genpro":
         tokenizer = MosesTokenizer(lang="de")
@@ -269,15 +271,21 @@ def main(args: argparse.Namespace) -> None:
 
 
 def language_of(args: argparse.Namespace, kind: str) -> Optional[str]:
-    """Return the language for splitting translations into sentences, or None to use a separator.
+    """Choose the language for splitting translations into sentences.
+
+    It is given by ``--last-sentence`` or, for ctxpro without ``--separator``, by the name of the
+    set.
 
     Args:
         args: options of the command line.
         kind: kind of the test set, ``ctxpro`` or ``genpro``.
 
+    Returns:
+        Code of the language; None to split translations at a separator instead.
+
     Raises:
-        UserError: the separator is empty or given together with a language, or neither an option
-            nor the name of the set shows the language.
+        UserError: the separator is empty or given together with a language, or the language of a
+            ctxpro set is neither given nor in its name.
     """
     if args.separator is not None and not args.separator:
         raise UserError("--separator is empty; give the text between sentences, such as <eos>")
@@ -323,15 +331,15 @@ def read_system(path: str, set_name: str, items: int) -> List[str]:
 
 
 def accuracy(targets: TargetSet, right: List[bool]) -> dict:
-    """Return the accuracy over all items and for each value of each label, for JSON.
+    """Compute the accuracy over all items and for each value of each label.
 
     Args:
         targets: test set.
         right: (items,) whether the translation of each item is correct.
 
     Returns:
-        ``all``: numbers of items and of correct translations, and the accuracy; ``by label``:
-        label -> value -> the same three figures.
+        Dictionary for JSON.  ``all`` holds the number of items, the number of correct translations
+        and the accuracy.  ``by label`` holds the same figures as label -> value -> figures.
     """
     groups: Dict[str, Dict[str, List[bool]]] = {label: {} for label in LABELS}
     for item, verdict in zip(targets.items, right):

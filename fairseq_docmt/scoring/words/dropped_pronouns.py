@@ -3,18 +3,22 @@ r"""Measure how well the English translation restores the pronouns that a Chines
     fairseq-docmt dropped-pronouns --source zpdev.zp.zh --reference zpdev.en \
         sentence=sentence.out memory=memory.out
 
-Dropped pronouns are marked in the source, as in ``<你>_S要不要去看电影``.  For each person, the
-English forms (I, me, my, mine, myself) in the translation are counted, and the overt pronouns of
-that person in the source are subtracted; the difference is the number of restored pronouns.  Recall
-is the proportion of marked pronouns that are restored.  Precision is the proportion of restored
-pronouns, in all sentences, that are marked; without it, a system could add pronouns everywhere.
-English also needs pronouns that are not marked, so that even a perfect translation has a precision
-below 1; therefore the reference is scored too.  Recall is also reported over those marked pronouns
-that the reference restores.  The F1 of each system is compared with the first system by bootstrap
-over sentences, because corpora with marks have few documents, of very different lengths.
+Dropped pronouns must be marked in the source, as in ``<你>_S要不要去看电影``.  In each sentence and
+for each person, the English forms (I, me, my, mine, myself) in the translation are counted, and the
+overt pronouns of that person in the source are subtracted.  The difference is the number of
+pronouns that the translation adds.  Added pronouns count as restored, up to the number of marked
+ones.
 
-Only marks with a suffix (``_S``, ``_O`` ...) count.  Marks of other words, and pronouns in brackets
-without a suffix, are left out and reported.
+Recall is the proportion of the marked pronouns that are restored.  Precision is the proportion of
+the added pronouns, in all sentences, that restore a marked one; without it, a system could gain by
+adding pronouns everywhere.  English also needs pronouns where nothing is marked, so even a perfect
+translation has a precision below 1.  For comparison, the reference is therefore scored too.  Recall
+is also reported over only those marked pronouns that the reference restores.  The F1 of each system
+is compared with that of the first system by bootstrap over sentences, because corpora with marks
+have few documents, of very different lengths.
+
+Only pronouns whose mark has a suffix (``_S``, ``_O`` ...) count.  Marks of other words, and
+pronouns in brackets without a suffix, are left out and reported.
 
 ``--from-reference`` needs no marks: a pronoun counts as dropped if the reference has it and the
 source lacks it.  This includes some that no Chinese sentence would have, such as "it" in "it is
@@ -63,14 +67,14 @@ CHINESE = re.compile(r"[我俺咱]们|你们|(?<![其吉])他们|她们|它们|[
 
 
 class Restored(NamedTuple):
-    """Counts of the dropped pronouns of one person (such as I, you, he) or of all.
+    """Counts from which the scores for one person (such as I, you, he) or for all persons follow.
 
     Attributes:
-        marked: dropped pronouns that are marked in the source.
-        found: marked pronouns that the translation has.
-        produced: pronouns that the translation has and the source lacks, marked or not.
-        in_reference: marked pronouns that the reference has.
-        found_too: marked pronouns that both the reference and the translation have.
+        marked: number of dropped pronouns in the source.
+        found: number of dropped pronouns that the translation restores.
+        produced: number of pronouns that the translation adds to the overt pronouns of the source.
+        in_reference: number of dropped pronouns that the reference restores.
+        found_too: number of dropped pronouns that both the reference and the translation restore.
     """
 
     marked: int = 0
@@ -81,12 +85,12 @@ class Restored(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """Proportion of the added pronouns that the source marks as dropped; 0 if none is added."""
+        """Proportion of the added pronouns that restore a dropped one; 0 if there are none."""
         return self.found / self.produced if self.produced else 0.0
 
     @property
     def recall(self) -> float:
-        """Proportion of the dropped pronouns that the translation restores; 0 if none is marked."""
+        """Proportion of the dropped pronouns that the translation restores; 0 if there are none."""
         return self.found / self.marked if self.marked else 0.0
 
     @property
@@ -100,11 +104,11 @@ class Restored(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Difference in F1 from the first system, with its 95 % confidence interval.
+    """Difference between the F1 of a system and of the first system, with a 95 % interval.
 
     Attributes:
         f1: F1 of the system minus F1 of the first system.
-        low, high: ends of the interval; None if there is a single sentence.
+        low, high: ends of the confidence interval; None if the test set has a single sentence.
     """
 
     f1: float
@@ -115,12 +119,11 @@ class Difference(NamedTuple):
 class Dropped(NamedTuple):
     """Numbers of dropped and overt pronouns in a source sentence.
 
-    Dropped pronouns are marked in the sentence, as in ``<你>_S``.
-
     Attributes:
-        marked: person (a key of ``FORMS``) -> number of dropped pronouns.
-        there: person -> number of overt pronouns.
-        left_out: mark -> number, for marks with an unknown word or without a suffix such as ``_S``.
+        marked: number of dropped pronouns of each person.  The persons are the keys of ``FORMS``.
+        there: number of overt pronouns of each person.
+        left_out: how often each mark occurs that is not counted, because its word is no known
+            pronoun or because it has no suffix such as ``_S``.
     """
 
     marked: Counter
@@ -129,7 +132,7 @@ class Dropped(NamedTuple):
 
 
 def read_marks(sentence: str) -> Dropped:
-    """Count the dropped and overt pronouns of a sentence with marks such as ``<你>_S``."""
+    """Count the pronouns of a source sentence whose dropped ones are marked, as in ``<你>_S``."""
     marked: Counter = Counter()
     left_out: Counter = Counter()
 
@@ -150,14 +153,17 @@ def read_marks(sentence: str) -> Dropped:
 
 
 def produced_in(dropped: Dropped, translation: str) -> Counter:
-    """Count the pronouns that a translation has and the source lacks, by person."""
+    """Count the pronouns of each person that a translation adds to the overt ones of its source."""
     words = re.findall(r"[a-z]+", translation.lower())
     forms = Counter(PERSON_OF_FORM[word] for word in words if word in PERSON_OF_FORM)
     return forms - dropped.there
 
 
 def found_in(dropped: Dropped, translation: str) -> Counter:
-    """Count the dropped pronouns that a translation restores, by person."""
+    """Count the dropped pronouns of each person that a translation restores.
+
+    This is the number of pronouns that the translation adds, up to the number of dropped ones.
+    """
     return produced_in(dropped, translation) & dropped.marked
 
 
@@ -169,12 +175,12 @@ def count_restored(
     Args:
         sentences: (sentences,) dropped and overt pronouns of the source.
         hypotheses: (sentences,) translations.
-        references: one or more references, each (sentences,); for each sentence and person, the
+        references: one or more references, each (sentences,).  For each sentence and person, the
             highest count of any reference is used.
 
     Returns:
-        Grammatical person -> counts, for persons with a pronoun that the source marks as dropped;
-        ``all`` -> sum over all persons, including the others.
+        Person -> counts.  Persons without any dropped pronoun are omitted, but their counts are
+        included in the entry ``all``, which is the sum over all persons.
     """
     counts = dict.fromkeys(FORMS, Restored())
     for number, dropped in enumerate(sentences):
@@ -197,7 +203,7 @@ def f1_differences(sentences: Sequence[Dropped], texts: Translations) -> Dict[st
 
     Args:
         sentences: (sentences,) dropped and overt pronouns of the source.
-        texts: test set.
+        texts: test set with the translations of all systems.
 
     Returns:
         System -> difference in F1, for all systems but the first.
@@ -208,15 +214,15 @@ def f1_differences(sentences: Sequence[Dropped], texts: Translations) -> Dict[st
 
 
 def _by_sentence(sentences, hypotheses) -> Counts:
-    """Return the numerators and denominators of F1 for each sentence.
+    """Return each sentence's contribution to the numerator and to the denominator of F1.
 
     Args:
         sentences: (sentences,) dropped and overt pronouns of the source.
         hypotheses: (sentences,) translations.
 
     Returns:
-        Numerators: (sentences,) twice the number of marked pronouns that are restored.
-        Denominators: (sentences,) number of marked plus produced pronouns.
+        Numerators: (sentences,) twice the number of restored pronouns.
+        Denominators: (sentences,) number of dropped pronouns plus number of added ones.
     """
     restored, total = [], []
     for dropped, hypothesis in zip(sentences, hypotheses):
@@ -227,10 +233,11 @@ def _by_sentence(sentences, hypotheses) -> Counts:
 
 
 def from_reference(texts: Translations) -> List[Dropped]:
-    """Count each source sentence's pronouns; a pronoun is dropped if only the reference has it.
+    """Count the dropped and overt pronouns of each source sentence by means of the references.
 
-    Marks such as ``<你>_S`` in the source are ignored.  With several references, the highest count
-    for each person is used.
+    A pronoun counts as dropped if a reference has it and the source lacks it.  With several
+    references, the highest count for each person is used.  Marks such as ``<你>_S`` in the source
+    are ignored.
 
     Raises:
         UserError: no pronoun is dropped.
@@ -250,7 +257,7 @@ def from_reference(texts: Translations) -> List[Dropped]:
 
 
 def marks_of(texts: Translations) -> List[Dropped]:
-    """Count the dropped (marked, as in ``<你>_S``) and overt pronouns of each source sentence.
+    """Count the dropped and overt pronouns of each source sentence, given marks such as ``<你>_S``.
 
     Raises:
         UserError: no pronoun is marked.
@@ -311,11 +318,12 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _signature(texts: Translations, from_reference: bool) -> str:
-    """Return a signature in the style of sacreBLEU: the settings behind the scores.
+    """Return the settings that the scores depend on, as a signature in the style of sacreBLEU.
 
     Args:
         texts: test set.
-        from_reference: whether the references, not marks, show which pronouns are dropped.
+        from_reference: True if dropped pronouns were found by means of the references, and not by
+            marks in the source.
     """
     parts = [texts.signature]
     parts += [f"nrefs:{len(texts.references)}"]
@@ -327,11 +335,13 @@ def _signature(texts: Translations, from_reference: bool) -> str:
 def tables_of(
     counts: Dict[str, Dict[str, Restored]], reference: Dict[str, Restored]
 ) -> List[Table]:
-    """Return tables of F1, and of recall over the marked pronouns that the reference restores.
+    """Return a table of F1 and a table of recall over the pronouns that the reference restores.
+
+    Both tables have a row for each person and a column for each system.
 
     Args:
         counts: system -> person -> counts.
-        reference: person -> counts of the reference itself.
+        reference: person -> counts of the reference, scored like the translations of a system.
     """
     columns = {**counts, "(reference)": reference}
     f1 = [

@@ -1,14 +1,14 @@
-r"""Compute the F1 of words that depend on previous sentences (after MuDA), with spaCy's taggers.
+r"""Compute the F1 of words whose translation depends on previous sentences (after MuDA).
 
     fairseq-docmt muda --pair en-fr --source test.en \
         --reference test.fr --tags tags.jsonl sentence=sentence.out window=window.out
 
-Fernandes et al. (2023): words of the reference and of each system are tagged for lexical cohesion,
-formality, verb form and pronouns, where there are rules for the target language.  In each
-sentence, a tagged word of the system is correct if the reference has the same word with the same
-tag; each word of the reference is matched only once.  Rules replace the neural word alignment and
-coreference resolution of the published code, whose scores therefore differ; the guide to
-evaluation lists the differences.
+As in Fernandes et al. (2023), words of the reference and of each system are tagged for lexical
+cohesion, formality, verb form and pronouns.  A phenomenon is left out if there are no rules for it
+in the target language.  In each sentence, a tagged word of the system is correct if the reference
+has the same word with the same tag; each word of the reference is matched only once.  The words are
+analysed with spaCy.  Rules replace the neural word alignment and coreference resolution of the
+published code, whose scores therefore differ; the guide to evaluation lists the differences.
 """
 
 import argparse
@@ -36,15 +36,18 @@ PAIRS = {f"en-{language}": rules for language, rules in LANGUAGES.items()}
 
 
 def analyse(model, sentences: Sequence[str], pos: bool, lemmas: bool) -> List[Sentence]:
-    """Analyse sentences with spaCy, and return the words of each sentence.
+    """Split sentences into words with spaCy, and analyse the words.
 
     Args:
         model: spaCy pipeline.
         sentences: (sentences,) texts.
-        pos, lemmas: whether the pipeline must give parts of speech and lemmas.
+        pos, lemmas: whether parts of speech and lemmas are needed.
+
+    Returns:
+        The analysed words of each sentence.
 
     Raises:
-        UserError: the pipeline gives no parts of speech or no lemmas, but they are needed.
+        UserError: parts of speech or lemmas are needed, but the pipeline gives none.
     """
     found = []
     given = {"parts of speech": not pos, "lemmas": not lemmas}
@@ -71,12 +74,15 @@ def _word(token) -> Word:
 def tag(
     rules: Rules, texts: Translations, source: List[Sentence], target: List[Sentence]
 ) -> List[Tagged]:
-    """Return the context-dependent words of each target sentence, by phenomenon.
+    """Return the context-dependent words of each target sentence.
 
     Args:
         rules: rules of the target language.
         texts: test set, for its document boundaries.
         source, target: analysed source and target sentences of the test set.
+
+    Returns:
+        For each sentence, phenomenon -> words whose translation depends on previous sentences.
     """
     return [
         tagged
@@ -88,11 +94,16 @@ def tag(
 def count(
     rules: Rules, hypotheses: Sequence[Tagged], references: Sequence[Tagged]
 ) -> Dict[str, Counts]:
-    """Count the tagged words in hypotheses, in references, and in both, for each phenomenon.
+    """Count the tagged words of hypotheses and references, and the matches between them.
+
+    A word of a hypothesis matches the same word of its reference if both have the same tag.
 
     Args:
         rules: rules of the target language.
         hypotheses, references: (sentences,) tagged words of each sentence.
+
+    Returns:
+        Phenomenon -> counts.
     """
     counts = dict.fromkeys(rules.phenomena, Counts())
     for found, wanted in zip(hypotheses, references):

@@ -1,12 +1,12 @@
 """Rules that find words whose translation depends on previous sentences, by target language.
 
-They follow Fernandes et al. (2023), sections 3 and 4, with the word lists of their code (MuDA), for
-translation from English.  The tagged words of a target sentence are:
+They follow Fernandes et al. (2023), sections 3 and 4, for translation from English, and use the
+word lists of their code (MuDA).  The tagged words of a target sentence are:
 
 * lexical cohesion: content words that translated the same source word in at least REPEATED previous
   sentences of the document;
 * formality: familiar or polite pronouns, if the same level of formality occurred before;
-* verb form: verbs in a tense that English does not distinguish, if it occurred before;
+* verb form: verbs in a tense that English does not distinguish, if the same tense occurred before;
 * pronouns: translations of a source pronoun that is ambiguous in gender or formality.
 
 MuDA aligns words and resolves coreference with neural models.  Instead, these rules assume that:
@@ -15,8 +15,8 @@ MuDA aligns words and resolves coreference with neural models.  Instead, these r
   that occur together in enough previous sentence pairs count as a repeated translation;
 * a target pronoun translates a source pronoun of its sentence, unless the source sentence has
   another word with the same translation;
-* a third-person source pronoun with a noun before it in its sentence may have its antecedent there,
-  and is not counted.
+* a third-person source pronoun may have its antecedent in its own sentence if a noun precedes it
+  there; such a pronoun is not counted.
 """
 
 import re
@@ -41,9 +41,9 @@ class Word(NamedTuple):
     Attributes:
         text: the word as written.
         lemma: dictionary form, in lower case.
-        pos: universal part of speech.
-        content: whether it is neither a stop word nor punctuation.
-        tenses: values of the morphological feature Tense.
+        pos: universal part of speech, such as ``VERB``.
+        content: True for content words; False for stop words and punctuation.
+        tenses: values of the morphological feature Tense, such as ``Past``.
     """
 
     text: str
@@ -69,12 +69,14 @@ class Rules(NamedTuple):
     Attributes:
         model: name of the spaCy model.
         lemmas: whether words are inflected, so that the model must give lemmas.
-        formality: level, ``familiar`` or ``polite`` -> its pronouns.
+        formality: level of formality (``familiar`` or ``polite``) -> pronouns of this level.
         capital: pronouns of ``formality`` that count only if capitalised, such as German "Sie".
         tenses: tenses that English does not distinguish.
         pronouns: ambiguous source pronoun -> its translations.
-        persons: source pronouns that do not refer to a noun, such as "you".
-        blockers: target pronoun -> other source words that it may translate.
+        persons: source pronouns that do not refer to a noun, such as "you".  They are ambiguous
+            even after a noun of their sentence.
+        blockers: target pronoun -> other source words that it may translate.  If the source
+            sentence has one of them, the pronoun is not counted.
     """
 
     model: str
@@ -121,14 +123,15 @@ def tag_document(
 
 
 def _cohesive(source: Sentence, target: Sentence, pairs: Counter) -> List[str]:
-    """Return the content words of a target sentence that repeat earlier translations of a word.
+    """Return the content words of a target sentence that repeat earlier translations.
 
-    A word is returned if it translated the same source word in enough previous sentences.
+    A word is returned if, for some content word of the source sentence, at least ``REPEATED``
+    previous sentence pairs contain both words.
 
     Args:
-        source, target: the sentence on both sides.
-        pairs: (source lemma, target lemma) -> number of previous sentences with this pair; the
-            pairs of this sentence are added.
+        source, target: analysed words of the source sentence and of the target sentence.
+        pairs: (source lemma, target lemma) -> number of previous sentence pairs with these two
+            content words.  The pairs of this sentence are added.
     """
     originals = {word.lemma for word in source if word.content}
     words = [word for word in target if word.content]
@@ -142,12 +145,17 @@ def _cohesive(source: Sentence, target: Sentence, pairs: Counter) -> List[str]:
 
 
 def _formal(rules: Rules, source: Sentence, target: Sentence, seen: Set[str]) -> List[str]:
-    """Return a target sentence's pronouns with a level of formality that occurred before.
+    """Return the familiar or polite pronouns of a target sentence if their level occurred before.
+
+    Pronouns in ``rules.capital`` count only if they are capitalised.  At the beginning of a
+    sentence or after punctuation such as a colon, where any word may be capitalised, they also
+    require a form of "you" in the source.
 
     Args:
         rules: rules of the target language.
-        source, target: the sentence on both sides.
-        seen: levels that occurred so far in the document; the levels in this sentence are added.
+        source, target: analysed words of the source sentence and of the target sentence.
+        seen: levels of formality that occurred so far in the document.  The levels in this sentence
+            are added.
     """
     class_of = {word: name for name, words in rules.formality.items() for word in words}
     has_you = any(word.form in _YOU for word in source)
@@ -171,8 +179,8 @@ def _verbs(rules: Rules, target: Sentence, seen: Set[str]) -> List[str]:
 
     Args:
         rules: rules of the target language, which list the tenses that count.
-        target: the sentence.
-        seen: tenses that occurred so far in the document; the tenses in this sentence are added.
+        target: analysed words of the sentence.
+        seen: tenses that occurred so far in the document.  The tenses in this sentence are added.
     """
     tagged = []
     for word in target:

@@ -1,8 +1,8 @@
 """Ambiguous pronouns and their translations, by language pair.
 
-English-German follows Herold and Ney (2023), appendix A.1.  The paper refers to its code (an
-extension of BlonDe, Jiang et al., 2022) for the word lists, which are copied here, including "ihr"
-as a formal pronoun.  To add a language pair, add an entry to PAIRS.
+English-German follows Herold and Ney (2023), appendix A.1.  The word lists are copied from the code
+that the paper refers to, an extension of BlonDe (Jiang et al., 2022).  As in that code, "ihr"
+counts as a formal pronoun.  To add a language pair, add an entry to PAIRS.
 """
 
 from typing import Dict, FrozenSet, List, NamedTuple, Tuple
@@ -12,18 +12,19 @@ Tagged = List[Tuple[str, str]]
 
 
 class PronounRules(NamedTuple):
-    """Rules for one phenomenon, pronouns or formality, of a language pair; words in lower case.
+    """Rules for evaluating one phenomenon, pronouns or formality, in a language pair.
 
-    A source sentence is valid if it has a trigger.  In the translation of a valid sentence, the
-    pronouns of each class are counted.
+    A source sentence is evaluated if it contains a trigger, i.e. an ambiguous pronoun.  In its
+    translations, the pronouns of each class, such as ``masculine``, are counted.  All words are in
+    lower case.
 
     Attributes:
         source_tags, target_tags: part-of-speech tags of pronouns on both sides.
         triggers: ambiguous source pronouns.
-        blockers: source pronouns that may be translated by pronouns of the class ``unclear``; this
-            class is not counted in sentences with a blocker.
+        blockers: source pronouns that pronouns of the class ``unclear`` may also translate.  In
+            sentences with a blocker, this class is not counted.
         classes: name of a class -> target pronouns.
-        unclear: name of the class that blockers exclude.
+        unclear: name of the class that is not counted in sentences with a blocker.
     """
 
     source_tags: FrozenSet[str]
@@ -36,7 +37,7 @@ class PronounRules(NamedTuple):
     def classes_of(self, source: Tagged) -> List[str]:
         """Return the names of the classes to count in translations of a tagged source sentence.
 
-        The list is empty if the sentence has no trigger.
+        If the sentence has no ambiguous pronoun, the list is empty.
         """
         pronouns = {word.lower() for word, tag in source if tag in self.source_tags}
         if not pronouns & self.triggers:
@@ -45,7 +46,7 @@ class PronounRules(NamedTuple):
         return [name for name in self.classes if not (blocked and name == self.unclear)]
 
     def count(self, name: str, target: Tagged) -> int:
-        """Count the pronouns of a class in a tagged target sentence.
+        """Count the words of a tagged target sentence that are pronouns of a class.
 
         Args:
             name: name of the class.

@@ -3,13 +3,13 @@ r"""Compute the F1 of ambiguous pronouns and of formality, with spaCy's taggers.
     fairseq-docmt pronouns --source test.en --reference test.de \
         sentence=sentence.out window=window.out
 
-Herold and Ney (2023), appendix A.1.  Sentences with an ambiguous source pronoun are evaluated.  The
-number of correct pronouns of a class in a sentence is the smaller of the numbers in hypothesis and
-reference.  Precision is relative to the pronouns of the hypotheses, recall to the pronouns of the
-references (the paper swaps the two names, which does not change F1).  `all` is micro F1 over the
-classes, as in the paper; the paper's code leaves out neuter pronouns, like `without neuter` here.
-Texts are tagged with their original case; --lowercase tags them in lower case, as the paper's code
-does.
+The scores are those of Herold and Ney (2023), appendix A.1.  Only sentences with an ambiguous
+source pronoun are evaluated.  In each sentence, the number of correct pronouns of a class is the
+smaller of its numbers in hypothesis and reference.  Precision is relative to the pronouns of the
+hypotheses, recall to the pronouns of the references (the paper swaps the two names, which does not
+change F1).  `all` is micro F1 over the classes, as described in the paper.  The paper's code leaves
+out neuter pronouns, and so does `without neuter`.  Texts are tagged with their original case;
+--lowercase tags them in lower case, as the paper's code does.
 """
 
 import argparse
@@ -33,8 +33,8 @@ class Counts(NamedTuple):
     """Numbers of tagged words, such as pronouns of a class, and the scores that follow from them.
 
     Attributes:
-        hypothesis, reference: number in the hypotheses and in the references.
-        both: number of matches, summed over sentences.
+        hypothesis, reference: number of tagged words in the hypotheses and in the references.
+        both: number of matches between hypotheses and references, summed over sentences.
     """
 
     hypothesis: int = 0
@@ -43,12 +43,12 @@ class Counts(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """Proportion of the hypotheses' tagged words that are matches; 0 if no word is tagged."""
+        """Matches divided by the tagged words in the hypotheses; 0 if no word is tagged there."""
         return self.both / self.hypothesis if self.hypothesis else 0.0
 
     @property
     def recall(self) -> float:
-        """Proportion of the references' tagged words that are matches; 0 if no word is tagged."""
+        """Matches divided by the tagged words in the references; 0 if no word is tagged there."""
         return self.both / self.reference if self.reference else 0.0
 
     @property
@@ -84,7 +84,11 @@ def count_pronouns(
 def count_in_sentence(
     rules: PronounRules, source: Tagged, hypothesis: Tagged, reference: Tagged
 ) -> Dict[str, Counts]:
-    """Count the pronouns of each class in a sentence; pronouns of the same class match.
+    """Count the pronouns of each class in a hypothesis and its reference, and their matches.
+
+    The number of matches is the smaller of the two numbers.  The counts of a class are 0 if the
+    rules exclude it for this source sentence, for example because the source has no ambiguous
+    pronoun.
 
     Args:
         rules: rules for one phenomenon of a language pair.
@@ -104,7 +108,7 @@ def summed(names: Iterable[str], counts: Sequence[Dict[str, Counts]]) -> Dict[st
     """Sum counts over sentences.
 
     Args:
-        names: names of classes or phenomena.
+        names: names of the classes or phenomena to sum.
         counts: for each sentence, name -> counts.
 
     Returns:
@@ -114,9 +118,9 @@ def summed(names: Iterable[str], counts: Sequence[Dict[str, Counts]]) -> Dict[st
 
 
 def with_all(counts: Dict[str, Counts]) -> Dict[str, Counts]:
-    """Return the counts of pronoun classes with the sum ``all`` added.
+    """Return the counts of pronoun classes together with their sum, ``all``.
 
-    If there is a class ``neuter``, the sum ``without neuter`` is added as well.
+    If there is a class ``neuter``, the sum of the other classes is included as ``without neuter``.
     """
     total = sum(counts.values(), Counts())
     if "neuter" in counts:
@@ -126,14 +130,14 @@ def with_all(counts: Dict[str, Counts]) -> Dict[str, Counts]:
 
 
 def by_sentence(counts: Sequence[Counts]) -> _intervals.Counts:
-    """Return the numerators and denominators of F1 for each sentence.
+    """Return each sentence's contribution to the numerator and to the denominator of F1.
 
     Args:
         counts: (sentences,) counts of each sentence.
 
     Returns:
-        Numerators: (sentences,) twice the number of matches.  Denominators: (sentences,) number in
-        the hypothesis plus number in the reference.
+        Numerators: (sentences,) twice the number of matches.
+        Denominators: (sentences,) number of tagged words in hypothesis and reference together.
     """
     both = np.array([2 * found.both for found in counts])
     return both, np.array([found.hypothesis + found.reference for found in counts])
@@ -142,13 +146,17 @@ def by_sentence(counts: Sequence[Counts]) -> _intervals.Counts:
 def pronoun_tags(
     phenomena: Dict[str, PronounRules], source: Sequence[Tagged], references: Sequence[Tagged]
 ) -> List[List[str]]:
-    """Return a list of labels for each sentence, such as ``pronouns: feminine``.
+    """Return tags that name the pronoun classes in each sentence, such as ``pronouns: feminine``.
 
-    Labels name the pronoun classes that the reference contains and the rules count for the source.
+    A sentence is tagged with a class if the rules evaluate the class in this sentence and the
+    reference has one of its pronouns.
 
     Args:
         phenomena: phenomenon -> rules.
         source, references: (sentences,) tagged sentences.
+
+    Returns:
+        (sentences,) list of the tags of each sentence.
     """
     return [
         [
@@ -166,7 +174,7 @@ def tagger(name: str, exclude: Sequence[str] = ("ner", "lemmatizer", "parser")):
 
     Args:
         name: name of an installed model, or its folder.
-        exclude: components of the pipeline that are not needed.
+        exclude: components of the pipeline that are not needed and not loaded.
 
     Raises:
         UserError: there is no such model, or a package that it needs is missing.
@@ -188,7 +196,7 @@ def tagger(name: str, exclude: Sequence[str] = ("ner", "lemmatizer", "parser")):
 
 
 def check_languages(models: Sequence, pair: str) -> None:
-    """Check that spaCy pipelines are multilingual or for the languages of a pair.
+    """Check that two spaCy pipelines fit a language pair; multilingual pipelines fit any pair.
 
     Args:
         models: pipelines of source and target.
@@ -206,7 +214,7 @@ def check_languages(models: Sequence, pair: str) -> None:
 
 
 def tag(model, sentences: Sequence[str], lowercase: bool = False) -> List[Tagged]:
-    """Return the words of each sentence with their part-of-speech tags.
+    """Return the words of each sentence as pairs of word and part-of-speech tag.
 
     Args:
         model: spaCy pipeline.
@@ -224,11 +232,13 @@ def tag(model, sentences: Sequence[str], lowercase: bool = False) -> List[Tagged
 
 
 def add_tagging_arguments(parser: argparse.ArgumentParser, pairs: Iterable[str]) -> None:
-    """Add the options of commands that tag both sides: texts, language pair and spaCy models.
+    """Add the options shared by the commands that tag source and target with spaCy.
+
+    They name the texts, the tag file to write, the language pair and the spaCy models.
 
     Args:
         parser: parser of the command.
-        pairs: language pairs that it supports, such as ``en-de``.
+        pairs: language pairs that the command supports, such as ``en-de``.
     """
     translations.add_arguments(parser, source_required=True)
     tags.add_argument(parser)

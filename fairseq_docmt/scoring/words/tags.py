@@ -1,7 +1,7 @@
-"""Files that tag sentences with the phenomena they contain, for filtering in the report.
+"""Tag files, which name the phenomena in each sentence so that the report can filter by them.
 
 Each line is a JSON object with ``doc_id`` (the name of the document, or its number from 1),
-``segment`` (its place in the document, from 1) and ``tags``, a list of names.
+``segment`` (the number of the sentence in the document, from 1) and ``tags``, a list of names.
 """
 
 import argparse
@@ -14,14 +14,14 @@ from fairseq_docmt.scoring.texts.translations import Translations
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the option ``--tags``, which names the file that :func:`write` writes."""
+    """Add the option ``--tags``, which names the tag file to write."""
     parser.add_argument(
         "--tags", metavar="FILE", help="write which sentences are counted, for --tags of `report`"
     )
 
 
 def write(path: str, texts: Translations, tags: Sequence[Sequence[str]]) -> None:
-    """Write the tags of all tagged sentences to a file.
+    """Write a tag file with a line for each sentence that has tags.
 
     Args:
         path: file to write.
@@ -41,16 +41,21 @@ def write(path: str, texts: Translations, tags: Sequence[Sequence[str]]) -> None
 
 
 def read(paths: Sequence[str], texts: Translations) -> List[List[str]]:
-    """Read the tags of the sentences of a test set from one or more files.
+    """Read the tags of the sentences of a test set from one or more tag files.
 
-    If sentences have been left out of the test set, lines for sentences that it lacks are counted
-    in ``texts.notes``.
+    If sentences have been left out of the test set, lines for unknown sentences are ignored, and
+    their number is added to ``texts.notes``.
+
+    Args:
+        paths: tag files.
+        texts: test set.
 
     Returns:
         (sentences,) list of the tags of each sentence.
 
     Raises:
-        UserError: a line is malformed, or names a sentence that a complete test set lacks.
+        UserError: a line is malformed, or is for an unknown sentence although no sentence has been
+            left out.
     """
     places = zip(texts.index.document.tolist(), texts.position.tolist())
     sentences = {(texts.name_of(d), position + 1): i for i, (d, position) in enumerate(places)}

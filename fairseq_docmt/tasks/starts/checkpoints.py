@@ -54,16 +54,17 @@ class Start(NamedTuple):
 
     Attributes:
         file: content of the checkpoint.
-        resumes: whether training resumes; otherwise only the parameters are used.
+        resumes: True if the training of the checkpoint is resumed; False if a new training starts
+            from its parameters.
     """
 
     file: CheckpointFile
     resumes: bool
 
     def limit_reached(self, cfg) -> Optional[str]:
-        """Return the limit that ended the training to resume, such as ``--max-update 1000``.
+        """Return the limit at which the training to resume ended, such as ``--max-update 1000``.
 
-        None is returned if no limit was reached, or if training does not resume.
+        If no limit was reached, or if training does not resume, None is returned.
 
         Args:
             cfg: options of the task.
@@ -77,6 +78,9 @@ class Start(NamedTuple):
 
 def check_checkpoints_to_decode(task) -> None:
     """Check that the checkpoints of ``--path`` can be read and match the dictionaries.
+
+    If they are not sharded, their language tags are adopted, and the maximum positions of the task
+    are lowered to theirs.
 
     Raises:
         UserError: a checkpoint is missing or damaged, or does not match the dictionaries or
@@ -148,7 +152,7 @@ def check_language_model(task) -> None:
 
 
 def start_of_training(task) -> Optional[Start]:
-    """Return the checkpoint that fairseq-train will load, chosen by the same rules as in fairseq.
+    """Find the checkpoint that fairseq-train will load, by the same rules as fairseq.
 
     Returns:
         The checkpoint; None if a new model is trained.
@@ -188,7 +192,7 @@ def start_of_training(task) -> Optional[Start]:
 
 
 def _refuse_other_starts(cfg) -> None:
-    """Refuse options that conflict with ``--finetune-from-model``."""
+    """Refuse options that contradict or repeat ``--finetune-from-model``."""
     others = {"--restore-file": cfg.restore_file != LAST, "--continue-once": cfg.continue_once}
     for name, given in others.items():
         if given:
@@ -204,10 +208,10 @@ def _refuse_other_starts(cfg) -> None:
 
 
 def forget_earlier_training() -> None:
-    """Delete the best score of an earlier training in the same process (``--multirun``).
+    """Delete the best score that an earlier training left in this process (``--multirun``).
 
-    fairseq keeps it in function attributes; a later training that does not reach this score would
-    otherwise save no best checkpoint.
+    fairseq keeps the score in attributes of functions.  A later training that does not reach this
+    score would otherwise save no best checkpoint.
     """
     train = sys.modules.get("fairseq_cli.train")
     for function in (checkpoint_utils.save_checkpoint, getattr(train, "should_stop_early", None)):
@@ -283,7 +287,7 @@ def check_fit(model, file: CheckpointFile, arch: str, resumes: bool) -> None:
         model: newly built model; its parameters are overwritten.
         file: checkpoint.
         arch: architecture of the model.
-        resumes: whether training resumes.
+        resumes: whether the training of the checkpoint is resumed.
 
     Raises:
         UserError: the parameters do not fit, or the training to resume used an option that no
@@ -329,7 +333,8 @@ def count_positions_by_sentence(model: nn.Module, task, arch: str) -> None:
 def check_context(model: nn.Module, task, arch: str) -> None:
     """Check that the training task gives a model the context that it reads.
 
-    Warn if a model that is meant for several sentences gets single sentences.
+    If a model that is meant for several sentences is trained on single sentences, a warning is
+    given.
 
     Raises:
         UserError: the model reads context that only another task provides.
@@ -383,12 +388,15 @@ def let_load(model: nn.Module, task) -> None:
 
 
 def start_training(model: nn.Module, task, arch: str) -> None:
-    """Check that a model fits the initial checkpoint, if any; load separately trained parts.
+    """Prepare a model for training, from a checkpoint if there is one.
+
+    The function checks that the model fits the checkpoint, and loads parts of the model that were
+    trained separately.  The checkpoint itself is loaded by fairseq later.
 
     Args:
         model: model to train.
         task: document task.
-        arch: name of its architecture.
+        arch: name of the architecture of the model.
 
     Raises:
         UserError: the model does not fit the checkpoint, or cannot be averaged by ``--store-ema``.
@@ -406,7 +414,8 @@ def start_training(model: nn.Module, task, arch: str) -> None:
 def _begin_separator(model: nn.Module, task) -> None:
     """Initialise ``<sep>`` like ``</s>`` if the model uses it but was pre-trained without it.
 
-    In a multilingual model, :func:`let_load` initialises it with the mean of the loaded embeddings.
+    Multilingual models are left unchanged: :func:`let_load` initialises their ``<sep>`` with the
+    mean of the loaded embeddings.
     """
     if task.tag_options or not joins_sentences(task.options):
         return

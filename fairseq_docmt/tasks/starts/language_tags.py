@@ -28,11 +28,12 @@ KEY = "language_tags"
 
 
 class Kind(NamedTuple):
-    """Language tags of a family of multilingual models.
+    """How a family of multilingual models writes its language tags.
 
     Attributes:
-        style: fairseq's ``--lang-tok-style``: ``mbart`` for [en_XX], ``multilingual`` for __en__.
-        others: symbols that fairseq adds to the dictionary after the tags.
+        style: value of fairseq's ``--lang-tok-style``: with ``mbart``, tags look like ``[en_XX]``;
+            with ``multilingual``, like ``__en__``.
+        others: symbols that follow the tags in the dictionary of these models, such as ``<mask>``.
     """
 
     style: str
@@ -48,14 +49,14 @@ KINDS: Dict[str, Kind] = {
 
 
 class TagOptions(NamedTuple):
-    """Language tags of a model, as its checkpoint stores them.
+    """Language tags with which a model is trained or used; its checkpoints store them.
 
     Attributes:
-        kind: value of ``--language-tags``.
-        source, target: names of the languages in the tags.
-        symbols: tags and other symbols, which follow the words in the dictionary and precede the
-            document symbols.
-        unknown: those of ``symbols`` that the pre-trained model does not have.
+        kind: value of ``--language-tags``, such as ``mbart50``.
+        source, target: names of the source and target language in the tags, such as ``de_DE``.
+        symbols: all tags and other symbols that are added to the dictionary, in its order.  They
+            come after the words and before the document symbols.
+        unknown: symbols that the pre-trained model lacks.  They are the last ones of ``symbols``.
     """
 
     kind: str
@@ -66,25 +67,31 @@ class TagOptions(NamedTuple):
 
     @property
     def new(self) -> Tuple[str, ...]:
-        """Symbols that the pre-trained model does not have, including the document symbols."""
+        """Symbols that the pre-trained model lacks: ``unknown`` and the document symbols."""
         return (*self.unknown, *DOCUMENT_SYMBOLS)
 
     def record(self) -> dict:
-        """Return the options to store in the checkpoints of this training.
+        """Return these options as a dictionary to store in the checkpoints of a training run.
 
-        Their ``unknown`` is empty, because the trained model has all symbols.
+        In it, ``unknown`` is empty, because the trained model has all symbols.
         """
         return {**self._asdict(), "unknown": []}
 
     def extend(self, dictionary: Dictionary) -> None:
-        """Insert the tags and other symbols into a dictionary, before the document symbols."""
+        """Add ``symbols`` to a dictionary, after its words and before the document symbols.
+
+        Symbols that the dictionary already has keep their indices.
+        """
         insert_symbols(dictionary, self.symbols)
 
     def tags(self, src_dict: Dictionary, tgt_dict: Dictionary) -> LanguageTags:
-        """Return the token indices of the source and target tags, as :class:`LanguageTags`.
+        """Return the token indices of the source and target tags, with their places in sequences.
+
+        In mBART-25, the source tag follows the source, and the target tag is the first input of the
+        decoder.  In the other models, the tags stand before the source and the target.
 
         Raises:
-            UserError: a language has no tag.
+            UserError: a dictionary has no tag for its language.
         """
         source = (self._index(src_dict, "source", self.source),)
         target = self._index(tgt_dict, "target", self.target)
@@ -106,20 +113,29 @@ class TagOptions(NamedTuple):
 
 
 def tag_of(kind: str, language: str) -> str:
-    """Return the tag of a language, such as ``[de_DE]``, given the value of ``--language-tags``."""
+    """Return the tag of a language, such as ``[de_DE]``.
+
+    Args:
+        kind: value of ``--language-tags``.
+        language: name of the language in the tag, such as ``de_DE``.
+    """
     return get_lang_tok(language, KINDS[kind].style)
 
 
 def chosen(cfg, file: Optional[CheckpointFile]) -> Optional[TagOptions]:
-    """Return the language tags to train or decode with; None for a model without tags.
+    """Return the language tags to train or decode with, or None for a model without tags.
+
+    If the checkpoint stores tags, these are used.  Otherwise the kind of tags is given by
+    ``--language-tags`` or recognised from the options of a multilingual fairseq checkpoint.
 
     Args:
         cfg: options of the task.
         file: checkpoint to start training from or to decode with; None for a new model.
 
     Raises:
-        UserError: the options contradict the checkpoint, or the languages of the checkpoint's tags
-            are unknown.
+        UserError: the options contradict the checkpoint; the languages of the checkpoint's tags are
+            unknown; its tags stand at unsupported places; or options for tags are given for a model
+            without tags.
     """
     given = _given(cfg, "language_tags")
     if file is None:
@@ -146,6 +162,10 @@ def chosen(cfg, file: Optional[CheckpointFile]) -> Optional[TagOptions]:
 def adopted(cfg, task_state: dict) -> TagOptions:
     """Return the tags stored in a checkpoint, adapted to the languages and options of the task.
 
+    If the languages of the task are not those of the training, the tags change accordingly.
+    Options that differ from the stored tags are refused unless ``--override-checkpoint-options`` is
+    given.
+
     Args:
         cfg: options of the task.
         task_state: state of the task in the checkpoint, which must contain tags.
@@ -170,10 +190,12 @@ def adopted(cfg, task_state: dict) -> TagOptions:
 
 
 def of_dictionaries(options: TagOptions, src_dict, tgt_dict) -> LanguageTags:
-    """Add the tags to both dictionaries; return the result of :meth:`TagOptions.tags`.
+    """Add all tags to both dictionaries, and return the indices of the source and target tags.
+
+    See :meth:`TagOptions.tags` for the result.
 
     Raises:
-        UserError: a language has no tag.
+        UserError: a dictionary has no tag for its language.
     """
     for dictionary in (src_dict, tgt_dict):
         options.extend(dictionary)
@@ -204,7 +226,7 @@ def _completed(cfg, kind: str, languages: List[str], pretrained: bool) -> TagOpt
 
 
 def _kind_of(task: str, settings: dict) -> Optional[str]:
-    """Return the value of ``--language-tags`` for a fairseq checkpoint; None if it has no tags.
+    """Return the ``--language-tags`` value that suits a fairseq checkpoint; None if it has no tags.
 
     Args:
         task: name of the checkpoint's task.
@@ -231,7 +253,14 @@ def _kind_of(task: str, settings: dict) -> Optional[str]:
 
 
 def _languages(cfg, settings: dict) -> Optional[List[str]]:
-    """Return the languages in the order of the checkpoint's tags; None if they are unknown."""
+    """Return the languages whose tags the model has, in dictionary order, or None if unknown.
+
+    They are read from ``--tag-languages`` or, if it is not given, from the options of a checkpoint.
+
+    Args:
+        cfg: options of the task.
+        settings: options of the checkpoint's task; empty for a new model.
+    """
     if cfg.tag_languages:
         return _read(cfg.tag_languages)
     languages, path = settings.get("langs"), settings.get("lang_dict")

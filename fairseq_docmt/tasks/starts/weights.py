@@ -1,4 +1,8 @@
-"""Extension of loaded weights by new symbols and positions, and initialisation of ``<sep>``."""
+"""Adaptation of loaded weights to a model with more symbols or more positions.
+
+When weights are loaded, they can be given rows for new symbols, longer position embeddings, and the
+parameters of ``</s>`` as initial values of ``<sep>``.
+"""
 
 import logging
 from typing import Optional, Sequence
@@ -22,18 +26,20 @@ def let_vocabulary_grow(
     new: Sequence[str] = DOCUMENT_SYMBOLS,
     as_mean: bool = False,
 ) -> None:
-    """Let a model load weights that were trained with vocabularies without the document symbols.
+    """Let a model load weights that were trained without the last symbols of its dictionaries.
 
-    In embeddings and output layers, the rows of these symbols keep their initialisation.  Torch
-    still refuses any other difference in size.
-    Layers may still be replaced afterwards, since layers of vocabulary size are looked up only when
-    weights are loaded.
+    When such weights are loaded, embeddings and output layers get rows for the missing symbols.  By
+    default, these rows keep the values with which the model was initialised.  Any other difference
+    in size is still an error in torch.
+
+    Layers of the model may be replaced after this call, because the layers to extend are looked up
+    only when weights are loaded.
 
     Args:
         model: model to load into.
         dictionaries: dictionaries of the model.
-        new: last symbols of the dictionaries, which the weights may lack.
-        as_mean: True to initialise these rows with the mean of the loaded rows instead.
+        new: symbols at the end of the dictionaries that the weights may lack.
+        as_mean: True to initialise the rows of these symbols with the mean of all loaded rows.
     """
     sizes = {len(dictionary) for dictionary in dictionaries}
 
@@ -50,9 +56,17 @@ def let_vocabulary_grow(
 
 
 def _append_new_rows(module, state_dict: dict, name: str, new: Sequence[str], as_mean: bool):
-    """Append the rows of new symbols to loaded parameters that lack them.
+    """Append rows for new symbols to the loaded weights of one layer, if the weights lack them.
 
-    The rows are the model's own or, with ``as_mean``, the mean of the loaded rows.
+    The layer's tensors in ``state_dict`` are replaced.  The rows are taken from the layer itself
+    or, with ``as_mean``, are the mean of the loaded rows.
+
+    Args:
+        module: embedding or output layer.
+        state_dict: loaded weights of the model.
+        name: name of the layer in ``state_dict``.
+        new: the symbols.
+        as_mean: see :func:`let_vocabulary_grow`.
     """
     for of_module, parameter in module.named_parameters(recurse=False):
         key = f"{name}.{of_module}"
@@ -77,16 +91,18 @@ def _append_new_rows(module, state_dict: dict, name: str, new: Sequence[str], as
 
 
 def extend_positions(model: nn.Module, how: Optional[str], path: str) -> None:
-    """Let a model load weights with fewer learned positions than the model has.
+    """Let a model load weights that have fewer learned positions than the model.
 
     Args:
         model: model to load into.
-        how: ``repeat`` or ``interpolate`` the loaded positions; None to refuse such weights.
+        how: how to make the missing positions: ``repeat`` or ``interpolate``, see
+            :func:`positions_of`; None to refuse such weights.
         path: path of the checkpoint, for messages.
 
     Raises:
-        UserError: ``how`` is given, but the model has no learned positions.  On loading: the
-            checkpoint has more positions than the model, or has fewer and ``how`` is None.
+        UserError: ``how`` is given, but the model has no learned positions.  The error is also
+            raised when weights are loaded that have more positions than the model, or fewer if
+            ``how`` is None.
     """
     learned = (isinstance(module, LearnedPositionalEmbedding) for module in model.modules())
     if how is not None and not any(learned):
@@ -128,7 +144,8 @@ def positions_of(known: Tensor, wanted: int, how: str) -> Tensor:
     Args:
         known: (n, C) learned embeddings of n positions.
         wanted: number of positions, at least n.
-        how: ``repeat`` the embeddings from the first on, or ``interpolate`` linearly between them.
+        how: ``repeat`` appends the embeddings again, beginning with the first; ``interpolate``
+            stretches them to the new number by linear interpolation.
 
     Returns:
         (wanted, C) embeddings.
@@ -151,7 +168,7 @@ TARGET_ROWS = (
 
 
 def joins_sentences(options: dict) -> bool:
-    """Return whether a model reads sequences of several sentences, joined by ``<sep>``.
+    """Return whether a model reads several sentences as one sequence, joined by ``<sep>``.
 
     Args:
         options: options of a document task, as stored in its checkpoints.
