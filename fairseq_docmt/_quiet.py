@@ -81,8 +81,8 @@ class _WithoutDumps(logging.Filter):
     """Log filter that drops fairseq's long listings of the configuration and the model.
 
     The filter is active only if the task is a document task of this package.  In
-    ``fairseq-generate``, it also replaces fairseq's remarks about how BLEU is computed by the
-    message of :func:`scored_text`.
+    ``fairseq-generate``, it also replaces fairseq's remarks on the computation of BLEU with
+    the message from :func:`scored_text`.
     """
 
     def __init__(self):

@@ -43,7 +43,7 @@ class MemnetEnsemble(EnsembleModel):
 
 
 class _WithReadings(nn.Module):
-    """Model wrapper that gives the decoder vectors from the document memories in scoring.
+    """Model wrapper that, in scoring, passes readings from document memories to the decoder.
 
     Args:
         model: model with document memories.

@@ -198,10 +198,10 @@ class RowGroups:
         return _Scattered.apply(list(zip(self.rows, columns)), shape, *parts)
 
     def columns_of_step(self, number: int) -> slice:
-        """Return the slice of columns that the sentences of step ``number`` occupy.
+        """Return the slice of token positions that the sentences of step ``number`` occupy.
 
-        Step k, counted from 0, has the k-th sentence of each lane. Without groups of rows, the
-        slice has all columns.
+        Step k, counted from 0, has the k-th sentence of each lane. Positions outside the slice are
+        padding in all of these sentences. Without groups of rows, the slice covers all positions.
         """
         if self._grouping is None:
             return slice(None)

@@ -165,7 +165,8 @@ def report_of_optimizer(optimizer) -> None:
 def report_of_model(task, cfg) -> None:
     """Warn about model options that differ from those of the checkpoint that training starts from.
 
-    If training does not resume, differences in dropout are accepted silently.
+    A new training from a checkpoint may have another dropout, without a warning; a training that
+    is resumed may not.
 
     Args:
         task: document task.

@@ -88,7 +88,7 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
             )
 
     def build_model(self, cfg, from_checkpoint=False):
-        """Build a model, and check that drafts are given exactly if it has a target memory.
+        """Build a model; check that drafts are given if and only if it has a target memory.
 
         Drafts are translations that fill the target memory in training.  They are read from files
         (``--drafts``) or are the references (``--gold-drafts``).

@@ -223,10 +223,14 @@ def read_translations(
 
     Args:
         systems: name -> file.
-        references: files.  If None, all systems must be outputs of ``fairseq-generate``, whose T-
-            lines are then the reference, and the source or document ids must define the documents.
-        source: file, or None.
+        references: reference files.  If None, all systems must be outputs of ``fairseq-generate``,
+            whose T- lines are then the reference.  The source or document ids must then show where
+            documents end.
+        source: source file, or None.
         reading: settings for reading and matching.
+
+    Returns:
+        The test set: source, references and the translations of each system, segment by segment.
 
     Raises:
         UserError: a file is missing, empty, not UTF-8 or not in its format, or its documents or
