@@ -101,8 +101,9 @@ def is_whole(text: str, word: Marked) -> bool:
 
 
 def marked_documents(args: argparse.Namespace) -> Iterator[Document]:
-    """Yield the documents of a marked text, with their marks.
+    """Yield the documents of a text in which ambiguous and supporting words are marked.
 
+    The sentences keep these marks.
     Sentence pairs with an empty side are left out.  With ``--context``, each document consists of a
     line of context and the sentence after it.
 

@@ -298,7 +298,7 @@ def target_ratio(corpus: DocumentCorpus) -> Optional[float]:
 def with_sentence_pairs(documents: DocumentCorpus, added: DocumentCorpus) -> DocumentCorpus:
     """Return a corpus of ``documents`` followed by the sentence pairs of ``added``.
 
-    Each sentence pair is a document of its own.
+    Each added pair becomes a document of its own.
     """
     joined, pairs = copy.copy(documents), copy.copy(documents.pairs)
     for name in ("src", "tgt"):

@@ -105,7 +105,7 @@ class DecodingUnit:
         )
 
     def starting_at(self, row: int) -> "DecodingUnit":
-        """Return the unit without its context and its first ``row`` sentences to translate."""
+        """Return the rest of the unit, from its sentence number ``row`` on, without context."""
         at = self.num_context + row
         return replace(
             self,

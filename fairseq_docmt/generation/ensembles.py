@@ -372,7 +372,7 @@ class PrefixEnsemble(FusedEnsemble):
 
     @contextlib.contextmanager
     def writing(self, inside: Sequence[bool]):
-        """Let the generator search for each row's next sentence inside a ``with`` block.
+        """Return a context manager in which the generator searches for each row's next sentence.
 
         Args:
             inside: for each row, whether more sentences follow, so that the next sentence ends with

@@ -48,13 +48,13 @@ class JointSearch(DocumentSearch):
             )
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Translate each unit in one output, and return the n-best lists of its sentences."""
+        """Translate each unit as one output sequence; return the n-best lists of its sentences."""
         return self.translate_spans(generator, models, units)
 
     def translate_spans(
         self, generator, models, units: List[DecodingUnit], encoder_context: Optional[dict] = None
     ) -> List[NBestLists]:
-        """Translate each unit in one output, and return the n-best lists of its sentences.
+        """Translate each unit as one output sequence; return the n-best lists of its sentences.
 
         Lists are returned only for the sentences to translate, not for context sentences.
 

@@ -43,7 +43,10 @@ class SequentialSearch(DocumentSearch):
 
     @property
     def keeps_order(self) -> bool:
-        """Whether units are windows, whose context is translated in earlier windows."""
+        """Whether units have to be decoded in order.
+
+        This holds for windows, because their context is translated in earlier windows.
+        """
         return self.window is not None and self.window > 1
 
     def begin(self, units: int) -> None:

@@ -436,9 +436,10 @@ def _segments(documents: Iterable[Tuple[int, Document]]) -> int:
 
 
 def _write(file: File, translations: Translations) -> None:
-    """Write the translation of a file; to standard output, print each piece once it is translated.
+    """Write the translation of a file.
 
-    Each line is a piece, but XML and SGM files are a single piece.
+    On standard output, each line is printed as soon as it is translated.  XML and SGM files are
+    printed as a whole.
 
     Args:
         file: file to write.

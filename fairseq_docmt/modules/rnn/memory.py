@@ -321,12 +321,12 @@ class MemnetDecoder(GRUDecoder):
         nn.init.zeros_(self.of_memory.weight)
 
     def recall_source(self, encoder_out: dict, documents: Tensor) -> Optional[Tensor]:
-        """Compute the vectors that the sentences read from the source memory, (rows, s).
+        """Return the (rows, s) vectors that sentences read from the source memory.
 
-        Without source memory, None is returned.
+        Without a source memory, None is returned.
 
         Args:
-            encoder_out: encoder output of the rows, with cells of size s.
+            encoder_out: encoder output of the rows, with a memory cell of size s for each row.
             documents: (rows,) document number of each sentence.
         """
         if not encoder_out["source_cells"]:

@@ -212,7 +212,7 @@ def _without_words(lines: List[str], removed: Removed) -> List[str]:
 def is_numbered(lines: Sequence[str]) -> bool:
     """Return whether lines are numbered consecutively from 0 or 1.
 
-    The result is False for fewer than three lines, in which numbers may be chance.
+    The result is False for fewer than three lines, whose numbers may be a coincidence.
     """
     found = [_NUMBER.match(line) for line in lines]
     if len(lines) < FEWEST_NUMBERED or not all(found):
@@ -336,7 +336,9 @@ def _script_of(sentences: Sequence[str]) -> Optional[str]:
 def notes_on(
     name: str, found: Found, places: Sequence[str], is_stripped: bool = False
 ) -> List[str]:
-    """Return a list with a note on what :func:`find` found; empty if it found nothing.
+    """Return a list with a note on the text around translations that :func:`find` found.
+
+    The list is empty if nothing was found.
 
     Args:
         name: name of the system.
