@@ -254,10 +254,10 @@ def write_whole(texts: Mapping[str, Iterable[str]]) -> None:
 
 
 class Stages:
-    """Stages of a preparation, whose results are in one folder.
+    """Stages of a data preparation, of which only unfinished ones are run.
 
     Args:
-        folder: folder for the results and for records of finished stages.
+        folder: folder for the results of all stages and for records of finished stages.
     """
 
     def __init__(self, folder: Path):

@@ -396,7 +396,10 @@ class DocumentSearch:
         return [*parts, rest]
 
     def _first_rows(self, unit: DecodingUnit, rows: int) -> DecodingUnit:
-        """Return a unit of the first ``rows`` sentences of ``unit``, which must have no context."""
+        """Return a unit with only the first ``rows`` sentences of ``unit``.
+
+        ``unit`` must have no context.
+        """
         number = self.task.options.get("next_sentences", 0)
         return replace(
             unit,

@@ -253,8 +253,8 @@ class DocumentGeneratorWithAlignment(
     def _prepare_batch_for_alignment(self, sample, hypothesis):
         """Prepare the batch from which fairseq computes alignments.
 
-        fairseq expects ``beam_size`` hypotheses for each source, so a source with fewer ones gets
-        copies of its last one.  The decoder input begins with the same token as in the search.
+        fairseq expects ``beam_size`` hypotheses for each source sentence.  If there are fewer, the
+        last one is repeated.  The decoder input begins with the same token as in the search.
         """
         self._numbers = [len(hypotheses) for hypotheses in hypothesis]
         for hypotheses in hypothesis:

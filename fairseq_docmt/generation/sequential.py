@@ -124,10 +124,10 @@ class SequentialSearch(DocumentSearch):
         )
 
     def _has_room(self, generator, unit: DecodingUnit, row: int, before: List[Tensor]) -> bool:
-        """Return whether a sentence fits the target positions of the models after its context.
+        """Return whether the models have target positions left for a sentence after its context.
 
-        The room it needs is its length limit, but at most 2 n + 10 tokens for n source tokens, as
-        few translations are longer.
+        A sentence is assumed to need its length limit, but at most 2 n + 10 tokens for n source
+        tokens, as few translations are longer.
 
         Args:
             generator: generator with the maximum length.

@@ -54,7 +54,10 @@ class EncoderSentenceAttention:
 
 
 class CausalSentenceAttention:
-    """Mixin for causal self-attention of target tokens that are numbered by sentence."""
+    """Mixin for causal self-attention in which each target token has the number of its sentence.
+
+    The layer knows which tokens are in the same sentence, also in incremental decoding.
+    """
 
     def forward(
         self,

@@ -56,7 +56,9 @@ class Window(NamedTuple):
     first: int = 0
 
     def with_centers(self, q: Tensor) -> "Window":
-        """Return the window with ``centers`` as a tensor, even if they were None.
+        """Return the window with explicit ``centers``, (B, I).
+
+        If they are None, the center of each query is the query's own position.
 
         Args:
             q: (B, H, I, d) queries, of which only shape and device are used.

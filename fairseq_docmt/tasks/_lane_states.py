@@ -91,9 +91,9 @@ class LaneStates:
             )
 
     def gather(self) -> None:
-        """Gather the document states of all processes for a checkpoint.
+        """Exchange document states, so that each process has the states of all for a checkpoint.
 
-        Every process must call this.
+        :meth:`for_checkpoint` then returns them.  Every process must call this.
         """
         if distributed_utils.get_data_parallel_world_size() == 1:
             return

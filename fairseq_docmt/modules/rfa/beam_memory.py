@@ -210,13 +210,14 @@ class BeamMemory(NamedTuple):
         return sums.mul_(share.unsqueeze(-1)), norms.mul_(share)
 
     def _tokens_of_beams(self) -> Tuple[Tensor, Tensor, Tensor]:
-        """Collect the recent tokens of each beam from the buffers, one for each of S steps.
+        """Collect the recent tokens in the history of each beam, one for each of S steps.
 
-        The N beams of a sentence write N tokens in a step. Exactly one of them belongs to the
-        history of a given beam; the others have weight 0 for this beam.
+        In each step, the N beams of a sentence write N tokens to the buffers. Only one of them
+        belongs to the history of a given beam: the token whose weight for this beam is not 0.
 
         Returns:
-            Keys (H, B, N, S, F), values (H, B, N, S, D) and weights (1 or H, B, N, S).
+            Keys (H, B, N, S, F), values (H, B, N, S, D) and weights of these tokens (1 or H, B, N,
+            S), where the first size of the weights is 1 if all heads share them.
         """
         keys, values = (
             x[:, :, : self.used].unflatten(2, (-1, self.beams)) for x in (self.keys, self.values)

@@ -158,16 +158,16 @@ def _test_set(
 def read_nbest(
     path: str, source: Optional[str], docids: Optional[str] = None, plain: bool = False
 ) -> Candidates:
-    """Read n-best lists from an output of ``fairseq-generate --nbest``, or from JSON.
+    """Read n-best lists from the output of ``fairseq-generate --nbest``, or from JSON.
 
-    Of an output of fairseq-generate, the D- lines (detokenized) are read or, if there are none, the
-    H- lines.
+    From the output of fairseq-generate, detokenized translations (D- lines) are read.  If there are
+    none, H- lines are read.
 
     Args:
         path: file, or ``FILE#FIELD`` to name the JSON field with the list of translations.
         source: file of the source, which defines the documents; None to use the document ids alone.
         docids: file with a document id for each line; None if blank lines separate documents.
-        plain: whether to read the file as an output of fairseq-generate and the source as plain
+        plain: whether to read the file as output of fairseq-generate and the source as plain
             text, whatever their content looks like.
 
     Raises:

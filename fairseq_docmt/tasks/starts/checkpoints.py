@@ -54,7 +54,7 @@ class Start(NamedTuple):
 
     Attributes:
         file: content of the checkpoint.
-        resumes: True if the training of the checkpoint is resumed; False if a new training starts
+        resumes: True if the training run of the checkpoint is resumed; False if a new run starts
             from its parameters.
     """
 
@@ -208,9 +208,9 @@ def _refuse_other_starts(cfg) -> None:
 
 
 def forget_earlier_training() -> None:
-    """Delete the best score that an earlier training left in this process (``--multirun``).
+    """Delete the best score that an earlier training run left in this process (``--multirun``).
 
-    fairseq keeps the score in attributes of functions.  A later training that does not reach this
+    fairseq keeps the score in attributes of functions.  A later run that does not reach this
     score would otherwise save no best checkpoint.
     """
     train = sys.modules.get("fairseq_cli.train")
