@@ -13,6 +13,7 @@ from typing import Iterator, Pattern
 
 from check_documents import CorpusError
 from documents import Document, paired_lines, reader_parser, run_reader
+from sanity import warn
 
 
 def read_groups(source: str, target: str, mark: str) -> Iterator[Document]:
@@ -26,9 +27,16 @@ def read_groups(source: str, target: str, mark: str) -> Iterator[Document]:
         CorpusError: the separator is blank or in no line, or the sides differ in their number of
             lines or in the number of sentences on a line.
     """
-    separator, marked = _separator(mark), False
+    separator, marked, warned = _separator(mark), False, False
     for number, pair in enumerate(paired_lines(source, target), start=1):
         sides = [separator.split(group) for group in pair]
+        for path, sentences in zip((source, target), sides):
+            if not warned and any(mark.strip() in sentence for sentence in sentences):
+                warned = True
+                warn(
+                    f"{path}: line {number} has the mark {mark.strip()} within a word, where it is "
+                    "read as text; put spaces around it if sentences end there"
+                )
         if len(sides[0]) != len(sides[1]):
             raise CorpusError(
                 f"{source}: line {number} has {len(sides[0])} sentences, but {len(sides[1])} in "

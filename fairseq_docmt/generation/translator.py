@@ -24,7 +24,19 @@ from typing import (
 import torch
 from fairseq import checkpoint_utils, hub_utils, registry, tasks, utils
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceConfig
-from fairseq.dataclass.configs import CommonConfig, DatasetConfig, FairseqConfig, GenerationConfig
+from fairseq.dataclass.configs import (
+    CheckpointConfig,
+    CommonConfig,
+    CommonEvalConfig,
+    DatasetConfig,
+    DistributedTrainingConfig,
+    EMAConfig,
+    FairseqBMUFConfig,
+    FairseqConfig,
+    GenerationConfig,
+    InteractiveConfig,
+    OptimizationConfig,
+)
 from omegaconf import MissingMandatoryValue, OmegaConf, ValidationError
 from torch import Tensor
 
@@ -80,6 +92,22 @@ class _Conversion(NamedTuple):
 FILES_OF_BPE = {
     "bpe_codes": "the file of its merges",
     "sentencepiece_model": "the file of its model",
+}
+#: options of commands and of training, apart from those in ``_OF_BATCHES``, have no effect here
+_ELSEWHERE = (
+    *(CheckpointConfig, CommonConfig, CommonEvalConfig, DatasetConfig, DistributedTrainingConfig),
+    *(EMAConfig, FairseqBMUFConfig, InteractiveConfig, OptimizationConfig),
+)
+_OF_BATCHES = ("max_tokens", "batch_size", "required_batch_size_multiple", "user_dir")
+#: option without effect -> what to give in its place
+_IN_PLACE = {
+    "nbest": "give it to translate_nbest",
+    "skip_invalid_size_inputs_valid_test": "give skip_invalid_size_inputs=True to translate",
+    "model_overrides": 'give options of the model themselves, such as alignment="linear"',
+    "cpu": "give the device cpu",
+    "fp16": "give the precision fp16",
+    "bf16": "give the precision bf16",
+    "seed": "in Python, call torch.manual_seed",
 }
 #: options of the search that take effect when a model is loaded
 OF_LOADING = ("retain_dropout", "retain_dropout_modules")
@@ -147,17 +175,8 @@ class DocumentTranslator:
         files = [read_translation_model(path) for path in paths]
         _refuse_multilingual(files)
         refuse_unknown(options, _options_of(files[0]))
+        _refuse_without_effect(options)
         _check_types(options)
-        if "skip_invalid_size_inputs_valid_test" in options:
-            raise UserError(
-                "skip_invalid_size_inputs_valid_test is an option of the commands; give "
-                "skip_invalid_size_inputs=True to translate instead"
-            )
-        if "model_overrides" in options:
-            raise UserError(
-                "model_overrides is an option of the commands; give the options of the model "
-                'themselves, such as alignment="linear"'
-            )
         # Training may have read several folders, whose dictionaries are the same.
         data = utils.split_paths(data or files[0].settings["task"]["data"])[0]
         if not os.path.isdir(data):
@@ -187,6 +206,11 @@ class DocumentTranslator:
             what = FILES_OF_BPE.get(error.key, "a file")
             raise UserError(
                 f'bpe="{options.get("bpe")}" needs {error.key}, {what}; give both or neither'
+            ) from None
+        except OSError as error:  # of --replace-unk, or of a BPE that fairseq downloads
+            reason = str(error).splitlines()[0]
+            raise UserError(
+                f"a file cannot be read ({reason}); check replace_unk and bpe"
             ) from None
         languages = (hub.task.cfg.source_lang, hub.task.cfg.target_lang)
         forms = read_text_forms(data)
@@ -491,6 +515,21 @@ def _options_of(file: CheckpointFile) -> set:
         classes += registry.REGISTRIES[kind]["dataclass_registry"].values()
     names.update(field.name for one in filter(None, classes) for field in dataclasses.fields(one))
     return names
+
+
+def _refuse_without_effect(options: Iterable[str]) -> None:
+    """Refuse options of training and of the commands, which have no effect from Python.
+
+    Raises:
+        UserError: an option has no effect; the message says what to give in its place.
+    """
+    groups = ("criterion", "optimizer", "lr_scheduler", "scoring", "arch")
+    names = {field.name for config in _ELSEWHERE for field in dataclasses.fields(config)}
+    names = {*names, *groups, "nbest"} - {*_OF_BATCHES}
+    for name in options:
+        if name in names:
+            fix = _IN_PLACE.get(name, "leave it out")
+            raise UserError(f"{name} is for the commands and has no effect here; {fix}")
 
 
 def _refuse_multilingual(files: List[CheckpointFile]) -> None:

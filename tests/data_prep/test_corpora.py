@@ -271,6 +271,7 @@ def test_empty_sentences_of_groups_may_have_lost_their_spaces(tmp_path, source, 
     done = run_script("sentence_groups", *paths, "--out", tmp_path / "o.s", tmp_path / "o.t")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "o.s").read_text() == f"{written}c_eos _eosd\n"
+    assert done.stderr.count("/s: line 2 has the mark _eos within a word, where it is read as") == 1
 
 
 def test_marks_without_spaces_may_touch_words(tmp_path):

@@ -1806,9 +1806,28 @@ LOADING = {
     ),
     "unknown option": Case("unknown option qqq; leave it out", {"qqq": 2}),
     "option of the commands": Case(
-        "skip_invalid_size_inputs_valid_test is an option of the commands; give "
-        "skip_invalid_size_inputs=True to translate instead",
+        "skip_invalid_size_inputs_valid_test is for the commands and has no effect here; give "
+        "skip_invalid_size_inputs=True to translate",
         {"skip_invalid_size_inputs_valid_test": True},
+    ),
+    "option of output": Case(
+        "post_process is for the commands and has no effect here; leave it out",
+        {"post_process": "letter"},
+    ),
+    "option of training": Case(
+        "lr is for the commands and has no effect here; leave it out", {"lr": [0.1]}
+    ),
+    "n-best lists": Case(
+        "nbest is for the commands and has no effect here; give it to translate_nbest",
+        {"nbest": 2},
+    ),
+    "processor": Case(
+        "cpu is for the commands and has no effect here; give the device cpu", {"cpu": True}
+    ),
+    "no dictionary of words": Case(
+        "a file cannot be read ([Errno 2] No such file or directory: 'nowhere'); check replace_unk "
+        "and bpe",
+        {"replace_unk": "nowhere"},
     ),
     "no merges": Case(
         'bpe="subword_nmt" needs bpe_codes, the file of its merges; give both or neither',
@@ -1820,8 +1839,8 @@ LOADING = {
         {"bpe": "sentencepiece"},
     ),
     "overrides": Case(
-        "model_overrides is an option of the commands; give the options of the model themselves, "
-        'such as alignment="linear"',
+        "model_overrides is for the commands and has no effect here; give options of the model "
+        'themselves, such as alignment="linear"',
         {"model_overrides": "{}"},
     ),
     "window": Case(

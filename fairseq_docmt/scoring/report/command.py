@@ -324,8 +324,11 @@ def read_contrastive(arguments: List[str]) -> Contrastive:
                     float(part["accuracy"]), float(part["chance"]), int(part["ties"])
                     int(part["items"])
                 if name in sets.get(set_name, {}):
-                    raise UserError(f"--contrastive {name}: {set_name} is given twice")
+                    twice = f"--contrastive {name}={path}: {name} already has results of {set_name}"
+                    raise UserError(f"{twice}; give each system its own name")
                 sets.setdefault(set_name, {})[name] = {"signature": "", **figures}
+        except UserError:
+            raise
         except (ValueError, KeyError, TypeError, AttributeError):
             raise UserError(f"{path} is not a JSON file of the command contrastive") from None
     return Contrastive(sets)

@@ -5,11 +5,11 @@ r"""Compute the F1 of ambiguous pronouns and of formality, with spaCy's taggers.
 
 The scores are those of Herold and Ney (2023), appendix A.1.  Only sentences with an ambiguous
 source pronoun are evaluated.  In each sentence, the number of correct pronouns of a class is the
-smaller of its counts in the hypothesis and in the reference.  Precision is relative to the pronouns of the
-hypotheses, recall to the pronouns of the references (the paper swaps the two names, which does not
-change F1).  `all` is micro F1 over the classes, as described in the paper.  The paper's code leaves
-out neuter pronouns, and so does `without neuter`.  Texts are tagged with their original case;
---lowercase tags them in lower case, as the paper's code does.
+smaller of its counts in the hypothesis and in the reference.  Precision is relative to the pronouns
+of the hypotheses, recall to the pronouns of the references (the paper swaps the two names, which
+does not change F1).  `all` is micro F1 over the classes, as described in the paper.  The paper's
+code leaves out neuter pronouns, and so does `without neuter`.  Texts are tagged with their original
+case; --lowercase tags them in lower case, as the paper's code does.
 """
 
 import argparse

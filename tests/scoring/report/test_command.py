@@ -76,6 +76,12 @@ def report(scoring, write, tmp_path):
     return run
 
 
+def test_results_of_two_systems_under_one_name_are_refused(report, write):
+    one, two = (write(name, json.dumps({"set": figures(0.6)})) for name in ("1.json", "2.json"))
+    with pytest.raises(UserError, match="--contrastive first=.*: first already has results of set"):
+        report("--contrastive", f"first={one}", "--contrastive", f"first={two}")
+
+
 @pytest.fixture
 def every_point(monkeypatch):
     """Plot all points of small test sets."""
