@@ -10,6 +10,9 @@ BLOCK, FEWEST = 200, 100
 #: blocks of noisy subtitles it is at least 0.32; if one side is shifted by a line, it is below 0.3
 #: in 98 % of them.
 LEAST = 0.3
+#: Standard deviation of these logarithms in a block, in relation to the whole text, below which the
+#: correlation shows nothing, as among exclamations of two or three words.
+LEAST_SPREAD = 0.6
 
 
 def unrelated_lengths(source: np.ndarray, target: np.ndarray) -> Optional[str]:
@@ -17,18 +20,19 @@ def unrelated_lengths(source: np.ndarray, target: np.ndarray) -> Optional[str]:
 
     Long sentences usually have long translations.  Without this correlation, lines are probably
     shifted, or the texts are not translations of each other.  The correlation is computed in blocks
-    of a few hundred sentences; the warning names the first block in which it is too low.  Blocks in
-    which all sentences of one side have the same length are not checked, nor are texts with fewer
-    than ``FEWEST`` sentences.
+    of a few hundred sentences; the warning names the first block in which it is too low.  Blocks
+    whose sentences have similar lengths are not checked, nor are texts with fewer than ``FEWEST``
+    sentences.
 
     Args:
         source, target: (sentences,) length of each sentence, at least 1.
     """
     if len(source) < FEWEST:
         return None
-    logs = np.log(source), np.log(target)
+    logs = np.log([source, target])
     blocks = np.array_split(np.arange(len(source)), max(len(source) // BLOCK, 1))
-    found = [block for block in blocks if _correlation(*(side[block] for side in logs)) < LEAST]
+    spread = LEAST_SPREAD * logs.std(axis=1)
+    found = [block for block in blocks if _is_unrelated(logs[:, block], spread)]
     if not found:
         return None
     first = found[0]
@@ -39,8 +43,12 @@ def unrelated_lengths(source: np.ndarray, target: np.ndarray) -> Optional[str]:
     )
 
 
-def _correlation(one: np.ndarray, other: np.ndarray) -> float:
-    """Return the correlation of two arrays, or 1 if one of them is constant."""
-    if np.ptp(one) == 0 or np.ptp(other) == 0:
-        return 1.0
-    return float(np.corrcoef(one, other)[0, 1])
+def _is_unrelated(logs: np.ndarray, spread: np.ndarray) -> bool:
+    """Return whether the (2, sentences) logarithms of lengths are almost uncorrelated.
+
+    The result is False if the standard deviation of a side is below its entry in ``spread``, (2,),
+    or if all sentences of a side have the same length.
+    """
+    if (np.ptp(logs, axis=1) == 0).any() or (logs.std(axis=1) < spread).any():
+        return False
+    return bool(np.corrcoef(logs)[0, 1] < LEAST)

@@ -45,6 +45,15 @@ def test_short_texts_and_constant_lengths_are_not_judged():
     assert unrelated_lengths(np.full(300, 5), lengths(3, 300)[1]) is None
 
 
+def test_blocks_of_similar_lengths_are_not_judged():
+    """In a block of exclamations, one word more or less says nothing."""
+    source, target = lengths(5, 5 * BLOCK)
+    source[:BLOCK], target[:BLOCK] = np.random.default_rng(6).integers(3, 5, (2, BLOCK))
+    assert abs(np.corrcoef(source[:BLOCK], target[:BLOCK])[0, 1]) < 0.2
+    assert unrelated_lengths(source, target) is None
+    assert "(first: 1 to 200," in unrelated_lengths(source[:BLOCK], target[:BLOCK])
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """Source, reference, and the reference shifted by a line, as one document each."""
