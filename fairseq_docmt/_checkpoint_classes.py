@@ -32,7 +32,7 @@ def _numpy_classes() -> list:
 
 
 def _configuration_classes() -> list:
-    """Return the classes that stored options consist of, and fairseq's tensor placeholder."""
+    """Return the classes needed to load the options and the metadata in a checkpoint."""
     from fairseq.distributed import utils as distributed_utils
 
     return [

@@ -22,7 +22,7 @@ def read_and_write_utf8() -> None:
 
 
 def reader_has_left() -> bool:
-    """Return whether no program reads the standard output any more, as after ``| head``."""
+    """Return whether the program that reads the standard output has ended, as ``| head`` does."""
     try:
         poll = select.poll()
         poll.register(sys.stdout.fileno(), 0)

@@ -52,8 +52,8 @@ def average(paths: Sequence[str]) -> dict:
 def _note_other_training(file: CheckpointFile, last: CheckpointFile) -> None:
     """Print a note if two checkpoints were trained with different ``--seed`` or ``--save-dir``.
 
-    They then probably belong to different training runs.  This is no error, because training can be
-    resumed in another folder.
+    They then probably belong to different training runs.  This is not an error, because training
+    can be resumed in another folder.
     """
     for group, option in (("common", "seed"), ("checkpoint", "save_dir")):
         known = [of.settings.get(group, {}).get(option) for of in (file, last)]

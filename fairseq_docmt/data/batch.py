@@ -32,7 +32,7 @@ class RowGrouping(TypedDict):
 
 
 class RowGroupings(TypedDict):
-    """Divisions of the rows of a batch into groups, for the source and for the target side."""
+    """Groups of batch rows of similar length, to compute each group with little padding."""
 
     #: sources by their length
     source: RowGrouping

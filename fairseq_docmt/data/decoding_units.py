@@ -332,10 +332,10 @@ class DecodingUnits(FairseqDataset):
         return DecodingUnit([line_id], source=[], document=document)
 
     def _typed_context(self, number: int) -> Sequence:
-        """Return the sentences of earlier input that serve unit ``number`` as context.
+        """Return the previously entered sentences that are context of unit ``number``.
 
-        They fill up the window of the unit; units that are no windows get none.  The oldest are
-        left out if the unit would otherwise exceed the maximum number of source tokens.
+        They fill up the window of the unit; units other than windows get none.  The oldest are left
+        out if the unit would otherwise exceed the maximum number of source tokens.
         """
         missing = (self.cut.window or 0) - int(self.spans[number, 1] - self.spans[number, 0])
         context = self.opened.sentences[-missing:] if missing > 0 else []

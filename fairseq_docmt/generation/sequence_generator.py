@@ -1,7 +1,7 @@
 """fairseq's sequence generators with a length limit for each batch row.
 
-Their searches stop only when no unfinished hypothesis could be among the best by ending at the next
-step.
+The search stops only when no unfinished hypothesis could still enter the n-best list by ending at
+the next step.
 """
 
 import logging

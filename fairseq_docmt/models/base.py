@@ -53,11 +53,13 @@ NEW = "new"
 
 
 def options_dataclass(architecture: Callable, *configs: type) -> type:
-    """Merge the options of several dataclasses into one dataclass, with fields named like flags.
+    """Merge the options of several dataclasses into one dataclass.
+
+    Its fields are named like the options of the command line.
 
     Args:
-        architecture: function that sets missing options of a model.  In the new dataclass, the
-            options that it sets and the maximum positions are None by default.
+        architecture: function that sets missing options of a model.  The options that
+            this function sets, and the maximum positions, are None by default in the new dataclass.
         configs: dataclasses to merge.  An option of a nested dataclass gets the name of the nested
             dataclass's field as a prefix.
 

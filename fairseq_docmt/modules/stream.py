@@ -100,9 +100,9 @@ class Stream(NamedTuple):
         return place.flatten(0, 1), torch.cat(known), back <= filled.unsqueeze(1)
 
     def of_rows(self, rows: Tensor) -> "Stream":
-        """Return the stream of the rows with the indices ``rows``, without groups.
+        """Select rows of the stream by their indices; the result has no row groups.
 
-        Every row of this batch must be a lane (document sequence) of its own, as in a search.
+        Every row of this batch must be a lane (document sequence) of its own, as in beam search.
         """
         doc_state = None if self.doc_state is None else select_documents(self.doc_state, rows)
         return Stream(self.starts.index_select(0, rows), len(rows), doc_state)

@@ -1,4 +1,4 @@
-"""Parallel map over forked copies of this process."""
+"""Parallel map in forked copies of this process."""
 
 import multiprocessing
 import os

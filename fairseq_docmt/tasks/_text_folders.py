@@ -129,7 +129,7 @@ def check_splits(cfg) -> None:
 
 
 def training_sources(cfg, most: int = 10000) -> Iterator[Tensor]:
-    """Yield about ``most`` source sentences from the training set, evenly spaced.
+    """Yield source sentences of the training set, evenly spaced, approximately ``most`` in number.
 
     Raises:
         UserError: the training set is missing.

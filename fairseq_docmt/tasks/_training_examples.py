@@ -1,6 +1,7 @@
-"""Options that change training examples: word dropout, sentence pairs and supporting words.
+"""Options that change training examples: word dropout, additional sentence pairs, supporting words.
 
-Supporting words are context words that show how to translate an ambiguous word (Yin et al., 2021).
+Supporting words are context words that show how to translate an ambiguous word; attention is drawn
+to them in training (Yin et al., 2021).
 """
 
 import logging

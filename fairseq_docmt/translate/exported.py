@@ -229,9 +229,9 @@ class ExportedTranslator:
     def _source(self, document: List[List[str]], first: int, place: int) -> List[str]:
         """Return the model input for consecutive sentences of a document, as one list of subwords.
 
-        The sentences from ``first`` to ``place`` (included) and the ``next_sentences`` after them
-        are joined by separators.  If the document begins with them and the model has ``<bod>``,
-        this word stands first.
+        Sentences ``first`` to ``place`` (inclusive) and the ``next_sentences`` after them are
+        joined by separators.  At the start of a document, ``<bod>`` is prepended if the model has
+        it.
         """
         end = place + 1 + self._model.next_sentences
         joined: List[str] = []

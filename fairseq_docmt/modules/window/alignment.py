@@ -167,8 +167,8 @@ class SourcePointer(NamedTuple):
         """Align target tokens one to one with source tokens within each sentence.
 
         The aligned position increases by one per token. At a separator it jumps to the start of the
-        source sentence with the number of the new target sentence, or to that of the last source
-        sentence if there are not so many.
+        source sentence with the same number as the new target sentence, or to the start of the last
+        source sentence if the source has fewer sentences.
 
         Args:
             starts_sentence: (rows, T) True at separators.

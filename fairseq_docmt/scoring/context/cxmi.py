@@ -218,11 +218,11 @@ def usage(
 def over_other_documents(
     found: Dict[str, Sequence[Scores]], document: Sequence[int]
 ) -> Dict[str, Usage]:
-    """Compute how much more each real context helps than each context from another document.
+    """Compute the gain of each real context over each context from another document.
 
     Args:
         found: context, such as ``10`` or ``other-document:10`` -> scores of each sentence.
-        document: (sentences,) index of the document of each sentence.
+        document: (sentences,) index of the document of each sentence, for confidence intervals.
 
     Returns:
         Name such as ``10 over other-document:10`` -> gain; empty if there are no contexts from

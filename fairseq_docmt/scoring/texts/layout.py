@@ -439,7 +439,7 @@ def without_gaps(documents: Sequence[Document]) -> Tuple[List[Document], List[st
 
 
 def named(names: Sequence[str]) -> str:
-    """Join the first five names to one string, and add how many more there are."""
+    """Join up to five names into one string; if there are more, add their number."""
     more = len(names) - SHOWN
     return "; ".join(names[:SHOWN]) + (f"; and {more} more" if more > 0 else "")
 

@@ -146,7 +146,7 @@ class Matched(NamedTuple):
     Attributes:
         segments: (segments,) translations; None if only the documents match.
         documents: (documents,) translations if only the documents match, otherwise empty.
-        aligned: number of documents that were aligned.
+        aligned: number of documents whose segments were made by alignment with the reference.
     """
 
     segments: Optional[List[str]]
