@@ -67,7 +67,7 @@ class DocumentIndex:
 
     @property
     def num_documents(self) -> int:
-        """Number of documents."""
+        """Number of documents in the corpus."""
         return len(self.starts) - 1
 
     @property

@@ -230,7 +230,7 @@ def check_split(folder: str, split: str, languages: Sequence[str], combined: boo
 
 
 def check_side(path: str) -> None:
-    """Check that the two files of one side of a split are complete; accept it if both are missing.
+    """Check that the two files of one side of a split are complete, if they exist.
 
     Args:
         path: path of the files without ``.bin`` and ``.idx``.

@@ -45,7 +45,10 @@ class _GroupAttention(AttentionProjections):
         self.document: Optional[AttentionProjections] = None
 
     def combine(self) -> None:
-        """Add attention to the whole document, and a gate to mix it with sentence attention."""
+        """Build the projections of attention to the whole document.
+
+        A gate that mixes this attention with sentence attention is also built.
+        """
         embed_dim, key_dim = self.q_proj.in_features, self.k_proj.in_features
         self.document = AttentionProjections(embed_dim, self.num_heads, key_dim)
         self.gate = nn.Linear(2 * embed_dim, embed_dim)

@@ -85,15 +85,15 @@ class _LongShortTermAttention(AttentionProjections):
 
 
 class EncoderLSTAttention(EncoderSentenceAttention, _LongShortTermAttention):
-    """Long-short term self-attention of source tokens."""
+    """Self-attention of source tokens to their own sentence and, in parallel, to all."""
 
 
 class CausalLSTAttention(CausalSentenceAttention, _LongShortTermAttention):
-    """Causal long-short term attention of target tokens."""
+    """Causal attention of target tokens to their own sentence and, in parallel, to all."""
 
 
 class LSTEncoderLayer(TransformerEncoderLayerBase):
-    """Transformer encoder layer with long-short term attention."""
+    """Transformer encoder layer with long-short term self-attention (LST)."""
 
     def build_self_attention(self, embed_dim, cfg):
         """Build long-short term self-attention instead of full self-attention."""

@@ -15,7 +15,7 @@ class Output(NamedTuple):
 
     Attributes:
         path: path of the file.
-        hypotheses, references: line number, from 0 -> text.
+        hypotheses, references: text of each line, by line number (counted from 0).
         missing: numbers of the lines that lack a translation; their ``hypotheses`` are "".
     """
 

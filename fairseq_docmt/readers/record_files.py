@@ -97,7 +97,10 @@ def separator_with(text: str, columns: Sequence[str]) -> Optional[str]:
 
 
 def _cells(text: str) -> Dict[str, List[str]]:
-    """Split the first line by tabs, commas and semicolons; return separator -> cells."""
+    """Split the first line of a text by each separator; return separator -> cells.
+
+    The separators are tab, comma and semicolon.
+    """
     header = text.lstrip("\n").split("\n", 1)[0]
     return {mark: [name.strip('"') for name in header.split(mark)] for mark in "\t,;"}
 

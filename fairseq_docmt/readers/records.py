@@ -59,10 +59,10 @@ class Wanted(NamedTuple):
     Attributes:
         role: ``source``, ``reference`` or ``system``.
         name: name of the system on the command line; None for other roles.
-        chosen: what follows ``#`` on the command line, if it is the name of a field or a system;
-            otherwise None.  A nested field is given by names and numbers (from 0) joined by dots.
-        fields: field names that follow ``#``: ``doc``, ``segment``, ``text`` or ``system`` -> name
-            of the field.
+        chosen: field or system that the command line names as ``FILE#NAME``, otherwise None.  A
+            nested field is given by names and numbers (from 0) joined by dots.
+        fields: fields that the command line names as ``FILE#doc=FIELD,text=FIELD``: ``doc``,
+            ``segment``, ``text`` or ``system`` -> name of the field.
         by: field of records or attribute of documents by which scores are grouped; None for no
             groups.
         by_name: whether the command accepts a name after ``#``; used in error messages.

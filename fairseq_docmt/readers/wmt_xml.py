@@ -1,4 +1,4 @@
-"""Reader of the XML of the WMT shared tasks: documents with sources, references and systems."""
+"""Reader for XML of the WMT shared tasks: documents with sources, references and systems."""
 
 import re
 from typing import Iterator, List, Optional

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
 @dataclass
 class SentenceStreamTranslationConfig(DocumentTranslationConfig):
-    """Options of ``sentence_stream_translation``: decoding, sentences per lane in a batch."""
+    """Options of ``sentence_stream_translation``: decoding, and sentences per lane in a batch."""
 
     decoding: Decoding = decoding_option("sentence_stream_translation")
     chunk_sentences: int = field(

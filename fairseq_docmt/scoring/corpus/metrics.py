@@ -464,7 +464,8 @@ def _p_value(found: Comparison) -> str:
 def notes_of(results: List[MetricResult], texts: Translations) -> List[str]:
     """Return the notes to show below the tables.
 
-    These are the notes on the test set, the signature of each metric and, after tests, a legend.
+    These are the notes on the test set and the signature of each metric.  If significance was
+    tested, an explanation of the signs in the tables follows.
     """
     notes = [*texts.notes, *(f"{result.label}: {result.signature}" for result in results)]
     if not results[0].tests:

@@ -253,7 +253,7 @@ def _kind_of(task: str, settings: dict) -> Optional[str]:
 
 
 def _languages(cfg, settings: dict) -> Optional[List[str]]:
-    """Return the languages whose tags the model has, in dictionary order, or None if unknown.
+    """Return the languages whose tags the model has, in the order of its tags; None if unknown.
 
     They are read from ``--tag-languages`` or, if it is not given, from the options of a checkpoint.
 
