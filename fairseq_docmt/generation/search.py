@@ -202,7 +202,7 @@ class DocumentSearch:
         """Log statistics after the last unit of a run; the base class logs none."""
 
     def forget(self) -> None:
-        """Forget what is known of documents that have not ended; the base class keeps nothing."""
+        """Discard what is stored about unfinished documents; the base class stores nothing."""
 
     def ensemble_of(self, models, lm_model=None):
         """Return the ensemble that the generator decodes with, or None for fairseq's own.

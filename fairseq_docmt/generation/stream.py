@@ -57,13 +57,13 @@ class StreamEnsemble(FusedEnsemble):
 
 
 class _WithStream(nn.Module):
-    """Model wrapper for scoring, which passes the document state to the model.
+    """Model wrapper for scoring that passes the document state to the model.
 
-    Afterwards, the attribute ``doc_state`` has the state after the scored sentences.
+    After the forward pass, the attribute ``doc_state`` has the state after the scored sentences.
 
     Args:
         model: model with a document state.
-        stream: dict of the model in ``streams``, see :class:`StreamEnsemble`.
+        stream: the model's entry in ``streams``, see :class:`StreamEnsemble`.
     """
 
     def __init__(self, model, stream: dict):
@@ -213,7 +213,7 @@ class StreamSearch(JointSearch):
         return results
 
     def _streams(self, models, wave) -> List[dict]:
-        """Return for each model the dict with which its encoder continues the documents.
+        """Return for each model the dict with which its encoder continues the documents of a batch.
 
         Its entry ``starts`` (bsz,) is True for rows without an earlier document state.  Its entry
         ``doc_state`` has the states of the rows, arbitrary where ``starts`` is True; it is None if

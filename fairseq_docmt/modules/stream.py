@@ -118,7 +118,7 @@ class Stream(NamedTuple):
         return self.of_rows(sentences.repeat_interleave(num_rows // len(sentences)))
 
     def ungrouped(self) -> "Stream":
-        """Return the stream without groups, so that all rows are computed together."""
+        """Return the stream without row groups, so that all rows are computed together."""
         return self._replace(row_groups=None)
 
     def groups(self, name: str) -> "RowGroups":

@@ -42,8 +42,8 @@ def is_jsonl(text: str) -> bool:
 def is_json(text: str) -> bool:
     """Return whether a text begins with a JSON object, or an array of objects, arrays or strings.
 
-    The array need only contain one of these.  Damaged JSON is recognised if it begins like an
-    object or like an array of objects.
+    An array counts if at least one of its elements is of these kinds.  Damaged JSON is recognised
+    if it begins like an object or like an array of objects.
     """
     start = text.lstrip()
     if start[0] not in "[{":

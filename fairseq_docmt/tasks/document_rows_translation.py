@@ -1,4 +1,4 @@
-"""``--task document_rows_translation``: whole documents, with a batch row for each sentence.
+"""``--task document_rows_translation``: translate documents, with a batch row for each sentence.
 
 It is for models that translate a sentence given memories of all other sentences of its document
 (Maruf and Haffari, 2018).

@@ -1,4 +1,4 @@
-"""``--task full_document_translation``: whole documents, each as one sequence."""
+"""``--task full_document_translation``: translate whole documents, each as one sequence."""
 
 from dataclasses import dataclass, field
 from functools import partial

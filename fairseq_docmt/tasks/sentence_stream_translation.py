@@ -1,4 +1,4 @@
-"""``--task sentence_stream_translation``: documents sentence by sentence, with a document state."""
+"""``--task sentence_stream_translation``: translate sentence by sentence, with a document state."""
 
 import logging
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""``--task sliding_window_translation``: each sentence with preceding sentences as context."""
+"""``--task sliding_window_translation``: translate sentences with preceding ones as context."""
 
 import logging
 from dataclasses import dataclass, field

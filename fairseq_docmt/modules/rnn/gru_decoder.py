@@ -395,7 +395,7 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         return self.output_projection(features)
 
     def max_positions(self):
-        """Return the maximum target length, which no sentence reaches."""
+        """Return a number above any target length, because a GRU has no maximum length."""
         return MAX_POSITIONS
 
     def _attend(self, tokens: Tensor, state: GRUState) -> Recurrence:

@@ -131,7 +131,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         }
 
     def max_positions(self):
-        """Return the maximum source length, which no sentence reaches."""
+        """Return a number above any source length, because a GRU has no maximum length."""
         return MAX_POSITIONS
 
 

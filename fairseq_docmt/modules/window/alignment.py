@@ -144,8 +144,8 @@ class SourcePointer(NamedTuple):
             ratio: source tokens per target token, for ``linear``.
 
         Returns:
-            (rows, T) aligned source positions, limited to the last source token; and the pointer after
-            the last target token that is not padding.
+            (rows, T) aligned source positions, limited to the last source token; and the pointer
+            after the last target token that is not padding.
         """
         is_token = tokens.ne(padding)
         read = self.read.unsqueeze(1) + is_token.cumsum(dim=1)

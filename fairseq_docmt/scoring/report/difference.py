@@ -30,7 +30,7 @@ class Run(NamedTuple):
 
 
 def runs(text: str, reference: str, other: Optional[str] = None) -> List[Run]:
-    """Split a translation into stretches, marked by whether other texts contain the same words.
+    """Split a translation into stretches of words that other texts have, or lack.
 
     Args:
         text: translation; the stretches joined give exactly this text.

@@ -39,7 +39,7 @@ class Candidates(NamedTuple):
         texts: for each sentence, its candidates.
         scores: for each sentence, the model's scores of its candidates, from the H- lines of
             fairseq-generate or the field ``score`` in JSON; None if unknown.
-        source: (sentences,) source; None if unknown.
+        source: source text of each sentence; None if unknown.
         log_probabilities: for each sentence, the natural log-probabilities of its candidates, from
             the P- lines of fairseq-generate; None if unknown.
         notes: notes for the user on how the texts were read.

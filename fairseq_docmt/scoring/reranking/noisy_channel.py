@@ -136,10 +136,10 @@ def from_arguments(
 
 
 def _channel(args: argparse.Namespace, candidates: Candidates) -> ReferenceScorer:
-    """Load the channel model, and warn if it does not know many words of the texts.
+    """Load the channel model, and warn if many words of the texts are unknown to it.
 
-    The model preprocesses texts as in its training only if ``--text-form`` is given.  Otherwise,
-    texts are expected to be preprocessed already.
+    With ``--text-form``, the model preprocesses texts as in its training.  Otherwise they must
+    already be preprocessed.
 
     Raises:
         UserError: the model's source language is not the language of ``--text-form``.

@@ -307,9 +307,9 @@ def _kind(text: str, wanted: str, source: Optional[str], script: Optional[Patter
 
 
 def _object_in(text: str) -> Optional[Match]:
-    """Return the match of the brace and first key of a JSON object in a text, or None.
+    """Find a JSON object in a text: return the regex match of its opening brace and first key.
 
-    A text without a closing brace after the key has no match.
+    If there is no such match, or no closing brace after it, None is returned.
     """
     return _KEY.search(text, 0, text.rfind("}") + 1)
 
