@@ -254,7 +254,7 @@ def write_whole(texts: Mapping[str, Iterable[str]]) -> None:
 
 
 class Stages:
-    """Stages of a data preparation, of which only unfinished ones are run.
+    """Stages of data preparation; stages that have already finished are skipped.
 
     Args:
         folder: folder for the results of all stages and for records of finished stages.

@@ -139,14 +139,13 @@ def read_language_model(path: str) -> CheckpointFile:
 
 
 def load_state(path: str) -> Any:
-    """Return the content of a file saved by torch, without running code from it.
+    """Return the content of a file saved by ``torch.save``, without running code from it.
 
-    fairseq can then build a model from the content without running code from it, either: options
-    that may run programs are refused, in this file and in other checkpoints that fairseq reads with
-    it.
+    It is also safe for fairseq to build a model from the content.  Options that may run programs
+    are refused, in this file and in other checkpoints that fairseq would load with it.
 
     Raises:
-        UserError: the file is missing or damaged, or there are objects or options that may run
+        UserError: the file is missing or damaged, or contains objects or options that may run
             programs.
     """
     state = _loaded(path)

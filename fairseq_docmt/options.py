@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: Namespace) -> None:
-    """Print the options that the command line selects.
+    """Print the options of a task, an architecture or both, or those that match ``--search``.
 
     Raises:
         UserError: there is no such task or architecture, or no option matches ``--search``.

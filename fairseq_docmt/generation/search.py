@@ -1,4 +1,4 @@
-"""Base class of the searches, with encoder input, scoring of references and progress bar."""
+"""Base class of the searches: builds encoder input, scores references, shows progress."""
 
 import logging
 import sys

@@ -81,13 +81,13 @@ class RecentTokens(NamedTuple):
         return self._each(lambda x, dim: x.index_select(0, rows.order))
 
     def _each(self, function: Callable[..., Tensor], *others: "RecentTokens") -> "RecentTokens":
-        """Return a cache whose tensors are the results of a function.
+        """Apply a function to each kind of tensor, and return a cache with the results.
 
         Args:
-            function: called for each kind of tensor, such as the keys. Its arguments are this
-                tensor of each cache, and the index of the dimension of tokens; it returns the new
+            function: called for each kind of tensor, such as the keys. It gets the tensor of this
+                kind from each cache, then the index of the token dimension. It returns the new
                 tensor. A tensor that is None remains None.
-            *others: caches in addition to this one.
+            *others: further caches, whose tensors follow the tensor of this cache.
         """
         dims = (2, 2, 1, 1)
         return RecentTokens(

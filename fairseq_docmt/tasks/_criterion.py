@@ -12,7 +12,7 @@ SHORT = 128
 
 
 def refuse_copies_of_rows(criterion) -> None:
-    """Refuse R-Drop, which duplicates batch rows, for models whose rows form documents.
+    """Refuse R-Drop: it copies batch rows, and here the rows of a batch form documents.
 
     Raises:
         UserError: the criterion computes R-Drop.

@@ -274,9 +274,12 @@ class TypedText:
         self.words_known, self.documents_known = False, False
 
     def read(self, lines: Iterable[Tensor]) -> None:
-        """Warn if many of the first tokens of the input are ``<unk>``.
+        """Count ``<unk>`` in new lines; warn once if many of the first tokens are unknown.
 
         The text is then probably in another language, or preprocessed differently than in training.
+
+        Args:
+            lines: tokens of each line.
         """
         if self.words_known:
             return

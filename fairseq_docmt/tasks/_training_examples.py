@@ -134,14 +134,14 @@ def mixed(task, corpus: DocumentCorpus, spans: Spans) -> Tuple[DocumentCorpus, S
 
 
 def reads_supporting_words(task, criterion, rows_form_documents: bool) -> bool:
-    """Return whether a criterion needs supporting words, as only attention regularization does.
+    """Return whether a criterion needs supporting words; only attention regularization does.
 
     Supporting words are context words that show how to translate an ambiguous word.
 
     Args:
         task: document task.
         criterion: training criterion.
-        rows_form_documents: True if each row of a batch is a single sentence.
+        rows_form_documents: True if the rows of a batch are the sentences of documents.
 
     Raises:
         UserError: the criterion needs supporting words, but the task or the model cannot use them.

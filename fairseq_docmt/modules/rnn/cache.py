@@ -93,8 +93,8 @@ class Lookup(NamedTuple):
     def read(self, hidden: Tensor, attention: Tensor, gate: CacheGate):
         """Read the caches with attention contexts as queries, and compute the gate.
 
-        The attention contexts result from the weights ``attention``. They are compared with the
-        keys of the slots (equation 5). The gate is that of equation 8.
+        An attention context is the sum of source states, weighted by ``attention``. It is compared
+        with the keys of the slots (equation 5). The gate is that of equation 8.
 
         Args:
             hidden: (rows, T, d) decoder states.

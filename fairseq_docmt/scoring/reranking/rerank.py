@@ -75,7 +75,9 @@ class Feature(NamedTuple):
 
 
 def parse_feature(text: str) -> Feature:
-    """Parse ``NAME``, ``NAME:WEIGHT`` or ``NAME:WEIGHT,WEIGHT,...``; the default weight is 1.
+    """Parse a score and its weight, or several weights to choose from.
+
+    The format is ``NAME``, ``NAME:WEIGHT`` or ``NAME:WEIGHT,WEIGHT,...``; the default weight is 1.
 
     Raises:
         argparse.ArgumentTypeError: a weight is not a finite number.

@@ -162,10 +162,10 @@ def match_system(
     reading: Reading,
     notes: List[str],
 ) -> Matched:
-    """Match the translations of a system with the segments of the test set.
+    """Match the translations of a system with the segments of the test set, and return them.
 
     If the settings ask for it, documents whose segments do not match are aligned with the
-    reference, or the system is kept as whole documents.
+    reference, or all documents of the system are kept whole, without segments.
 
     Args:
         layout: documents and segments of the test set.

@@ -335,13 +335,14 @@ def _signature(texts: Translations, from_reference: bool) -> str:
 def tables_of(
     counts: Dict[str, Dict[str, Restored]], reference: Dict[str, Restored]
 ) -> List[Table]:
-    """Return a table of F1 and a table of recall over the pronouns that the reference restores.
+    """Return a table of F1, and a table of recall relative to what the reference restores.
 
-    Both tables have a row for each person and a column for each system.
+    Both tables have a row for each person and a column for each system.  The table of F1 also has a
+    column for the reference.
 
     Args:
         counts: system -> person -> counts.
-        reference: person -> counts of the reference, scored like the translations of a system.
+        reference: person -> counts of the reference, as if it were a system.
     """
     columns = {**counts, "(reference)": reference}
     f1 = [
