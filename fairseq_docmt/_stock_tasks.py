@@ -35,12 +35,12 @@ class StockTaskCheck(logging.Filter):
         self.split = split
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Check the record if it is a configuration; always return True, so that it is logged.
+        """Check fairseq's configuration when it is logged; always return True, to log it.
 
         If the task is fairseq's default and the source has blank lines, a warning is logged.
 
         Raises:
-            UserError: a checkpoint given by ``--path`` is damaged, may run a program, or was
+            UserError: a checkpoint given by ``--path`` is damaged, may run code when loaded, or was
                 trained with a document task although the command uses fairseq's default task.
         """
         cfg = record.msg
@@ -67,7 +67,7 @@ def check_stock_tasks() -> None:
 
 
 def _check_checkpoints(paths, is_default: bool) -> None:
-    """Refuse checkpoints that may run programs, and those that need a task which is not given.
+    """Refuse checkpoints that may run code when loaded, or that need another task.
 
     If the command uses fairseq's default task, a checkpoint of a document task is refused.  Files
     that do not exist are skipped, because fairseq reports them.

@@ -124,12 +124,12 @@ def part_spans(
     limits: Sequence[Limit],
     parts: Union[int, np.ndarray] = 1,
 ) -> np.ndarray:
-    """Return whole documents, cutting those that are too long into parts of similar length.
+    """Return a span for each document, or for each of several parts if a document is too long.
 
-    Documents are cut at sentence ends.  In Herold and Ney (2023), section 3.1, for example, the
-    limit is 1000 tokens, so that a document of 1500 tokens becomes two parts of about 750.  The
-    number of parts is increased until all parts are within all limits.  A single sentence that
-    exceeds a limit is a part of its own.
+    Documents are cut at sentence ends, into parts of similar length.  In Herold and Ney (2023),
+    section 3.1, for example, the limit is 1000 tokens, so that a document of 1500 tokens becomes
+    two parts of about 750.  The number of parts is increased until all parts are within all limits.
+    A single sentence that exceeds a limit is a part of its own.
 
     Args:
         index: sentences and documents.

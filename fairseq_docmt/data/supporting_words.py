@@ -161,7 +161,7 @@ def collate(rows: Sequence[Dict[str, Tensor]], shifts: Sequence[int]) -> Dict[st
 
 
 class _Check:
-    """Checker that the words which a file of supporting words refers to exist in the corpus."""
+    """Check that all words to which a file of supporting words refers exist in the corpus."""
 
     def __init__(self, corpus: DocumentCorpus):
         pairs, index = corpus.pairs, corpus.index

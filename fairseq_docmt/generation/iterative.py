@@ -154,9 +154,9 @@ class IterativeSearch(JointSearch):
     reads_memories = single = True
 
     def ensemble_of(self, models, lm_model=None) -> MemnetEnsemble:
-        """Return an ensemble whose decoders get what each sentence has read from the memories.
+        """Return an ensemble whose decoders are given the memory readings of each sentence.
 
-        A language model is not supported, so ``lm_model`` has no effect.
+        A language model is not supported, so ``lm_model`` is ignored.
         """
         return MemnetEnsemble(models)
 

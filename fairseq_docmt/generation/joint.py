@@ -197,9 +197,9 @@ class WindowSearch(JointSearch):
 
 
 class SegmentSearch(JointSearch):
-    """Search that translates consecutive windows or parts of documents, each in one output.
+    """Search that translates consecutive windows or parts of documents, each as one output.
 
-    All sentences of an output are kept.
+    All sentences of an output are kept, not only the last one.
     """
 
     decoding = "segment"

@@ -1,4 +1,4 @@
-"""Checks of generation options: their values, combinations, and support by each ``--decoding``."""
+"""Checks of generation options: values, combinations, and whether ``--decoding`` supports them."""
 
 import logging
 import math

@@ -186,7 +186,7 @@ class _DocumentGenerator:
         return newly_finished
 
     def _count_context(self, new: Iterable[List[Dict[str, Tensor]]]) -> None:
-        """Let scores of new hypotheses include their target context, if this is requested."""
+        """Add the scores of the target context to the scores of new hypotheses, if requested."""
         if self.search.context is None:
             return
         for row, hypotheses in enumerate(new):

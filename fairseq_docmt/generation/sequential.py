@@ -384,7 +384,7 @@ class FullSourceSearch(SequentialSearch):
     description = "the same as sequential, given the source of the whole document or part"
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Score all references of a unit in one pass, given its whole source."""
+        """Score the references of each unit in one pass, given the whole source of the unit."""
         return self.score_spans(scorer, models, units)
 
     def _translate_as_far_as_possible(self, generator, units) -> List[NBestLists]:

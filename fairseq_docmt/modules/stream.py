@@ -167,9 +167,10 @@ class RowGroups:
         return None if self._grouping is None else self._grouping["rows"]
 
     def split(self, x: Optional[Tensor]) -> List[Optional[Tensor]]:
-        """Split a (rows, T, ...) tensor into one tensor for each group, as long as its longest row.
+        """Split a (rows, T, ...) tensor by row groups, and return a list of tensors.
 
-        If ``x`` is None, the list has None for each group.
+        Each tensor is cut to the longest row of its group. If ``x`` is None, the list has None for
+        each group.
         """
         if self._grouping is None:
             return [x]

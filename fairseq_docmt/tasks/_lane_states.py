@@ -91,9 +91,9 @@ class LaneStates:
             )
 
     def gather(self) -> None:
-        """Exchange document states, so that each process has the states of all for a checkpoint.
+        """Gather the document states of all processes on each process, for a checkpoint.
 
-        :meth:`for_checkpoint` then returns them.  Every process must call this.
+        Afterwards, :meth:`for_checkpoint` returns them.  Every process must call this method.
         """
         if distributed_utils.get_data_parallel_world_size() == 1:
             return

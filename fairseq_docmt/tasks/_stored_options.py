@@ -33,7 +33,7 @@ class StoredOptions:
         self.loaded = None
 
     def chosen(self) -> Dict[str, Any]:
-        """Return the options (name -> value) to train with, which are stored in checkpoints."""
+        """Return the options (name -> value) of training, to store them in its checkpoints."""
         return {**self.learned, **self.defaults, **self.given, "task": self.task_name}
 
     def adopt(

@@ -301,10 +301,10 @@ class TypedText:
             )
 
     def read_documents(self, index: DocumentIndex, number: int, position: int) -> None:
-        """Warn once if a document is so long that blank lines are probably missing.
+        """Warn once if new lines continue a document so long that blank lines are probably missing.
 
         Args:
-            index: documents of the current lines; the first of them may begin in earlier lines.
+            index: documents of the new lines; the first of them may begin in earlier lines.
             number: number of documents before the first document of ``index``.
             position: number of sentences that the first document of ``index`` has in earlier lines.
         """

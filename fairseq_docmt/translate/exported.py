@@ -165,7 +165,7 @@ class ExportedTranslator:
 
     @property
     def target_language(self) -> str:
-        """Language of the translations."""
+        """Code of the target language, such as ``de``."""
         return self._model.target_lang
 
     def words_of(self, sentence: str) -> List[str]:

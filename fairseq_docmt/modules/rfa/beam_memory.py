@@ -74,11 +74,11 @@ class BeamMemory(NamedTuple):
 
     @classmethod
     def empty(cls, like: Tensor, values: int, weight_heads: int) -> "BeamMemory":
-        """Create the memory before the first token.
+        """Return an empty memory, as it is before the first token.
 
         Args:
             like: (H, B, N, F) key features, which give the number of heads, sentences and beams.
-            values: size of the values.
+            values: width of the value vectors.
             weight_heads: number of gates: H for one per head, 1 for a shared gate, 0 without a
                 gate.
         """

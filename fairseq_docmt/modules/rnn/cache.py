@@ -134,13 +134,14 @@ class CacheDecoder(GRUDecoder):
 
     The recurrence is independent of the cache. With teacher forcing, the states of all sentences
     are therefore computed first. The sentences of each document are then written to its cache one
-    after another. Finally all sentences read, in parallel, what their caches held before them.
+    after another. Finally all sentences read in parallel, each from the cache of its document as it
+    was before this sentence.
 
     Args:
         *args: see :class:`~fairseq_docmt.modules.rnn.gru_decoder.GRUDecoder`.
         cache_size: number of slots.
-        fusion: ``deep`` interpolates decoder states (equation 6), ``shallow`` word probabilities
-            (section 4.4).
+        fusion: ``deep`` interpolates decoder states (Tu et al., 2018, equation 6), ``shallow``
+            interpolates word probabilities (section 4.4).
         overwrite: whether a word that is already in the cache is written to its slot; otherwise
             every token gets a slot of its own.
         begin_of_document: index of ``<bod>``, which is not written to the cache; -1 for none.

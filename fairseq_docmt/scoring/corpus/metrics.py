@@ -106,8 +106,8 @@ def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
 def options_of(args: argparse.Namespace, texts: Translations) -> Options:
     """Return the settings with which the metrics are computed.
 
-    The settings are those of the command line.  Without ``--tokenize``, the target language chooses
-    the tokenizer of BLEU.
+    They are given on the command line.  Without ``--tokenize``, BLEU's tokenizer is chosen by the
+    target language.
     """
     return Options(_tokenizer(args, texts)[0], args.lowercase, args.comet_model, args.comet_python)
 

@@ -179,7 +179,7 @@ def joins_sentences(options: dict) -> bool:
 
 
 def begin_as_end(model: nn.Module, src_dict: Dictionary, tgt_dict: Dictionary) -> None:
-    """Initialise ``<sep>`` with the parameters of ``</s>`` when weights are loaded.
+    """Let a model initialise ``<sep>`` with the parameters of ``</s>`` when it loads weights.
 
     A sentence-level model has not learned ``<sep>``, but it has learned ``</s>``, which also
     follows a sentence and, as the first decoder input, precedes one.
