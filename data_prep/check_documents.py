@@ -10,6 +10,7 @@ import argparse
 import filecmp
 import re
 import sys
+from array import array
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -278,7 +279,8 @@ def check_files(src_path: str, tgt_path: str) -> Counts:
     check_scripts(paths, map(iterate_lines, paths))
     if filecmp.cmp(*paths, shallow=False):
         warn(f"{src_path} and {tgt_path} are the same text; one should be the translation")
-    warn_if_not_parallel(paths, map(iterate_lines, paths))
+    with open(src_path, encoding="utf-8") as source, open(tgt_path, encoding="utf-8") as target:
+        warn_if_not_parallel(paths, (source, target))
     check_lengths(src_path, *counts)
     return counts
 
@@ -312,7 +314,7 @@ def warn_if_not_parallel(paths: Sequence[str], sides: Iterable[Iterable[str]]) -
         paths: paths of the two sides.
         sides: lines of the two sides, with blank lines at the same places.
     """
-    lengths = [[len(line.strip()) for line in side if line.strip()] for side in sides]
+    lengths = [array("I", map(len, filter(None, map(str.strip, side)))) for side in sides]
     if len(lengths[0]) < FEWEST_PAIRS:
         return
     # Imported late, as this takes seconds.
