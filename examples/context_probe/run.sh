@@ -25,3 +25,5 @@ translate sentence window "${window[@]}"
 translate window4 window "${window[@]}"
 translate window4 sequential "${window[@]}"
 score sentence=sentence_window window4=window4_window window4-sequential=window4_sequential
+echo "accuracy of words that depend on other sentences, by distance in sentences to what decides them;"
+echo "models and translations: $work; more: examples/context_probe/README.md"

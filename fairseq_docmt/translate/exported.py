@@ -4,7 +4,7 @@ import json
 import math
 import os
 from dataclasses import dataclass
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -139,6 +139,7 @@ class ExportedTranslator:
                 f"{' or '.join(decodings)}"
             )
         self._decoding = decoding or decodings[0]
+        self._refuse_blocking(search)
         self._search = search
         index = int(device.partition(":")[2] or 0)
         types = {"fp32": "default", "fp16": "float16", "bf16": "bfloat16"}
@@ -217,12 +218,24 @@ class ExportedTranslator:
             UserError: an option is given that exported models do not have.
         """
         refuse_unknown(options, SEARCH, " with an exported model")
+        self._refuse_blocking(options)
         search = {SEARCH[name]: value for name, value in {**self._search, **options}.items()}
         search = {"max_decoding_length": 200, **search, **self._batch}
         search.update(beam_size=beam or 5, num_hypotheses=nbest, return_scores=True)
         words = [[self.words_of(sentence) for sentence in document] for document in documents]
         decode = self._sequential if self._decoding == "sequential" else self._jointly
         return decode(words, search)
+
+    def _refuse_blocking(self, options: dict) -> None:
+        """Refuse ``no_repeat_ngram_size``, unless the model reads single sentences.
+
+        CTranslate2 would also forbid n-grams of the other sentences of a window or document.
+        """
+        if options.get("no_repeat_ngram_size") and self._model.window_size != 1:
+            raise UserError(
+                "--no-repeat-ngram-size would also forbid what other sentences say, because this "
+                "exported model reads several; leave it out, or translate with the checkpoint"
+            )
 
     # ---- spans ---------------------------------------------------------------------------------
 
@@ -304,13 +317,22 @@ class ExportedTranslator:
         starts = [self._start(first) for _, first, _ in spans]
         # Of a long output, worse and shorter hypotheses are finished first.
         patience = 1 if keeps_last else 2
-        results = self._engine.translate_batch(
-            sources,
-            target_prefix=starts,
-            suppress_sequences=self._never,
-            patience=patience,
-            **search,
-        )
+
+        def translate(rows: List[int], limit: int) -> list:
+            return self._engine.translate_batch(
+                [sources[row] for row in rows],
+                target_prefix=[starts[row] for row in rows],
+                suppress_sequences=self._never,
+                patience=patience,
+                **{**search, "max_decoding_length": limit},
+            )
+
+        # As in fairseq, the limit of the search is that of a single sentence.
+        limits = [
+            len(start) + search["max_decoding_length"] * (end - first)
+            for start, (_, first, end) in zip(starts, spans)
+        ]
+        results = self._within_limits(translate, limits)
         found: List[list] = [[[] for _ in document] for document in documents]
         again = []
         for span, start, result in zip(spans, starts, results):
@@ -370,8 +392,12 @@ class ExportedTranslator:
                     if number <= count and (number == count) == is_last
                 ]
                 prefixes = [self._prefix(spans[i][1], written[i]) for i in active]
+                left = [
+                    self._room(prefix) // (counts[i] - number + 1)
+                    for i, prefix in zip(active, prefixes)
+                ]
                 some = [sources[i] for i in active]
-                for i, best in zip(active, self._sentences(some, prefixes, is_last, search)):
+                for i, best in zip(active, self._sentences(some, prefixes, left, is_last, search)):
                     written[i].append(best[0][0])
                     results[i].append([self._found(*each) for each in best])
         return results
@@ -391,20 +417,50 @@ class ExportedTranslator:
         begins = [self._begins(document) for document in documents]
         for place in range(max(map(len, documents), default=0)):
             active = [d for d, document in enumerate(documents) if place < len(document)]
+            for d in active:
+                self._make_room(documents[d], written[d], begins[d], place, search)
             firsts = [begins[d][place] for d in active]
             sources = [self._source(documents[d], f, place) for d, f in zip(active, firsts)]
             prefixes = [self._prefix(f, written[d][f:]) for d, f in zip(active, firsts)]
-            for d, best in zip(active, self._sentences(sources, prefixes, True, search)):
+            left = [self._room(prefix) for prefix in prefixes]
+            for d, best in zip(active, self._sentences(sources, prefixes, left, True, search)):
                 written[d].append(best[0][0])
                 found[d].append([self._found(*each) for each in best])
         return found
 
-    def _sentences(self, sources, prefixes, is_last: bool, search: dict) -> List[list]:
+    def _room(self, prefix: List[str]) -> int:
+        """Return the number of words that the model can write after a prefix."""
+        return max(1, self._model.max_tokens - 1 - len(prefix))
+
+    def _make_room(self, document, written, begins: List[int], place: int, search: dict) -> None:
+        """Shorten the context of a sentence if its translations leave no room for another one.
+
+        As in fairseq, a window loses its oldest sentences, and in a document a new part begins.
+
+        Args:
+            document: subwords of its sentences.
+            written: translations of the sentences before, as subwords.
+            begins: first sentence of the window or part of each sentence; changed in place.
+            place: index of the sentence.
+            search: arguments for CTranslate2's ``translate_batch``.
+        """
+        # Few translations are longer.
+        wanted = min(search["max_decoding_length"], 2 * len(document[place]) + 10)
+        first = old = begins[place]
+        while first < place and self._room(self._prefix(first, written[first:])) < wanted:
+            first = first + 1 if self._model.window_size is not None else place
+        if first != old and self._model.window_size is None:
+            begins[place:] = [first if begin == old else begin for begin in begins[place:]]
+        begins[place] = first
+
+    def _sentences(self, sources, prefixes, left, is_last: bool, search: dict) -> List[list]:
         """Translate the next sentence of each source, continuing the translation so far.
 
         Args:
             sources: subwords of windows or parts of documents.
             prefixes: subwords of the translations so far.
+            left: for each source, maximum number of words of the sentence, in addition to the limit
+                in ``search``.
             is_last: True if the sentences are the last of their sources, so that their translations
                 end with ``</s>``; False if they end with a separator.
             search: arguments for CTranslate2's ``translate_batch``.
@@ -415,10 +471,8 @@ class ExportedTranslator:
         end, other = END, self._model.separator
         if not is_last:
             end, other = other, end
-        limit = search["max_decoding_length"]
 
-        def translate(rows: List[int]) -> list:
-            longest = max((len(prefixes[row]) for row in rows), default=0)
+        def translate(rows: List[int], limit: int) -> list:
             return self._engine.translate_batch(
                 [sources[row] for row in rows],
                 target_prefix=[prefixes[row] for row in rows],
@@ -431,22 +485,39 @@ class ExportedTranslator:
                 **{
                     **search,
                     "num_hypotheses": search["beam_size"],
-                    "max_decoding_length": limit + longest,
+                    "max_decoding_length": limit,
                 },
             )
 
-        results = translate([*range(len(prefixes))])
-        # The engine has one limit for all rows, which is too high for those with short prefixes.
-        beyond: Dict[int, List[int]] = {}
-        for row, (prefix, result) in enumerate(zip(prefixes, results)):
-            if max(map(len, result.hypotheses)) > len(prefix) + limit:
-                beyond.setdefault(len(prefix), []).append(row)
-        for rows in beyond.values():
-            for row, result in zip(rows, translate(rows)):
-                results[row] = result
+        most = search["max_decoding_length"]
+        limits = [len(prefix) + min(most, room) for prefix, room in zip(prefixes, left)]
+        results = self._within_limits(translate, limits)
         return [
             self._ranked(result, len(prefix), search) for prefix, result in zip(prefixes, results)
         ]
+
+    def _within_limits(self, translate: Callable, limits: List[int]) -> list:
+        """Translate rows, each within its own length limit and the positions of the model.
+
+        The engine has one limit for all rows.  Rows that exceed their own limit are translated
+        again.
+
+        Args:
+            translate: function from indices of rows and a length limit to their results.
+            limits: maximum number of words of each row.
+        """
+        if not limits:
+            return []
+        limits = [min(limit, self._model.max_tokens - 1) for limit in limits]
+        results = translate([*range(len(limits))], max(limits))
+        beyond: Dict[int, List[int]] = {}
+        for row, (limit, result) in enumerate(zip(limits, results)):
+            if max(map(len, result.hypotheses)) > limit:
+                beyond.setdefault(limit, []).append(row)
+        for limit, rows in beyond.items():
+            for row, result in zip(rows, translate(rows, limit)):
+                results[row] = result
+        return results
 
     @staticmethod
     def _ranked(result, prefix: int, search: dict) -> list:

@@ -3,6 +3,7 @@
 Covers translate/export_ctranslate2.py.
 """
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -205,6 +206,7 @@ def test_files_are_translated(folder, tmp_path):
         (["--seed", "1"], "unknown option seed with an exported model"),
         (["--batch-size", "0"], "--batch-size must be at least 1, got 0"),
         (["--max-tokens", "0"], "--max-tokens must be at least 1, got 0"),
+        (["--no-repeat-ngram-size", "3"], "would also forbid what other sentences say"),
     ],
 )
 def test_options_that_exported_models_do_not_have(folder, tmp_path, options, message):
@@ -214,6 +216,36 @@ def test_options_that_exported_models_do_not_have(folder, tmp_path, options, mes
             command_line.main,
             *["translate", "--model", str(folder), str(tmp_path / "in"), *options],
         )
+
+
+@pytest.mark.parametrize("decoding", ["sequential", "segment"])
+def test_outputs_end_at_the_positions_of_the_model(folder_of_documents, monkeypatch, decoding):
+    """A model that never ends a sentence fills its positions, and every sentence gets its share."""
+    translator = ExportedTranslator(str(folder_of_documents), decoding=decoding)
+    most, limits, prefixes = 30, [], []
+
+    class Endless:
+        """Engine whose outputs have as many words as they may."""
+
+        @staticmethod
+        def translate_batch(sources, target_prefix, max_decoding_length, **_):
+            limits.append(max_decoding_length)
+            prefixes.extend(map(len, target_prefix))
+            results = []
+            for prefix in target_prefix:
+                words = [*prefix, *["v1"] * (max_decoding_length - len(prefix))]
+                results.append(SimpleNamespace(hypotheses=[words], scores=[-1.0]))
+            return results
+
+    monkeypatch.setattr(translator, "_engine", Endless)
+    monkeypatch.setattr(
+        translator, "_model", dataclasses.replace(translator._model, max_tokens=most)
+    )
+    documents = [["w1 w2"] * 7, ["w1"]]
+    found = translator.translate_nbest(documents, 1, 2)
+    assert [len(document) for document in found] == [7, 1]
+    assert all(best.text for document in found for best, *_ in document)
+    assert max(limits) < most and max(prefixes) < most
 
 
 def test_a_precision_that_the_processor_lacks(folder, monkeypatch):
