@@ -28,15 +28,21 @@ class JointSearch(DocumentSearch):
     def __init__(self, task):
         super().__init__(task)
         #: number of outputs of several sentences in this run, and of those with a wrong number
-        self._joint_outputs = self._wrong_counts = 0
+        self._joint_outputs = self._wrong_counts = self._empty = 0
 
     def begin(self, units: int) -> None:
         """Start a run over ``units`` decoding units, and reset the counts for :meth:`end`."""
         super().begin(units)
-        self._joint_outputs = self._wrong_counts = 0
+        self._joint_outputs = self._wrong_counts = self._empty = 0
 
     def end(self) -> None:
-        """Log how many outputs had a wrong number of sentences."""
+        """Log how many outputs had a wrong number of sentences; warn about empty translations."""
+        if self._empty > 0:
+            logger.warning(
+                "%d sentences have an empty translation; the length limit (--max-len-b) holds for "
+                "all sentences of an output together, so the last ones may lack room",
+                self._empty,
+            )
         if self._joint_outputs > 0:
             kept = self.task.cfg.wrong_sentence_count == "keep"
             logger.info(
@@ -81,10 +87,13 @@ class JointSearch(DocumentSearch):
             for i, outputs in zip(free, repaired):
                 found[i] = outputs
         found = [[o.matched(count, self.eos) for o in f] for f, count in zip(found, counts)]
-        return [
+        found = [
             nbest_of_sentences(outputs, generator.nbest, not generator.samples)[unit.num_context :]
             for unit, outputs in zip(units, found)
         ]
+        best = (rows[0] for outputs in found for rows in outputs)
+        self._empty += sum(len(hypothesis["tokens"]) < 2 for hypothesis in best)
+        return found
 
     def _repaired(self, generator, models, units, found) -> List[List[JointHypothesis]]:
         """Decode units again with a forced number of sentences if their outputs have wrong numbers.

@@ -3,6 +3,7 @@
 Tu, Liu, Shi and Zhang (2018), "Learning to Remember Translation History with a Continuous Cache".
 """
 
+import logging
 from dataclasses import dataclass, field
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
@@ -12,6 +13,8 @@ from fairseq_docmt.data.sequence_format import begin_index
 from fairseq_docmt.models.base import ExtendedModel, StreamModel, options_dataclass, set_defaults
 from fairseq_docmt.models.rnnsearch import RNNSearchConfig, RNNSearchModel, rnnsearch
 from fairseq_docmt.modules.rnn.cache import FUSIONS, CacheDecoder
+
+logger = logging.getLogger(__name__)
 
 #: parameters that rnnsearch lacks; the second training stage trains only these
 NEW_PARAMETERS = (".cache_gate.",)
@@ -55,6 +58,8 @@ class CacheRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
     @classmethod
     def build_decoder(cls, args, *parts):
         """Build the decoder, with a cache of ``--cache-size`` slots."""
+        if args.cache_size == 0 and args.no_overwrite:
+            logger.warning("no effect without a cache (--cache-size 0): --no-overwrite")
         return CacheDecoder(
             *parts,
             cache_size=args.cache_size,

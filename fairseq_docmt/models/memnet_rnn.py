@@ -4,6 +4,7 @@ Maruf and Haffari (2018), "Document Context Neural Machine Translation with Memo
 """
 
 import contextlib
+import dataclasses
 import logging
 import os
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import register_model
 from torch import Tensor, nn
 
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.models.base import (
     ExtendedModel,
     PackedTargets,
@@ -35,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 #: parameters that rnnsearch lacks
 NEW_PARAMETERS = (".source_memory.", ".target_query.", ".of_memory.")
+#: options without effect if there is no source memory
+OF_SOURCE = ("memory_dropout", "sentence_lm", "sentence_lm_embed_dim", "sentence_lm_hidden_size")
 
 
 # fairseq reads these annotations at run time: keep typing.Optional and ChoiceEnum here.
@@ -116,6 +119,12 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
         """
         model = super().build_model(args, task)
         model.sentence_lm = args.sentence_lm
+        #: options of the source memory that are given
+        model.source_options = [
+            option.name
+            for option in dataclasses.fields(MemnetConfig)
+            if option.name in OF_SOURCE and getattr(args, option.name) != option.default
+        ]
         return model
 
     @classmethod
@@ -234,8 +243,9 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
                 architecture, size or vocabulary.
         """
         if self.encoder.source_memory is None:
-            if self.sentence_lm:
-                logger.warning("no effect with --context-side target: --sentence-lm")
+            if self.source_options:
+                names = ", ".join(map(flag, self.source_options))
+                logger.warning("no effect with --context-side target: %s", names)
             return
         paths = (self.sentence_lm or "").split(os.pathsep)
         if len(paths) != len(DIRECTIONS):

@@ -1,5 +1,6 @@
 """``--task full_document_translation``: translate whole documents, each as one sequence."""
 
+import logging
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Optional
@@ -22,6 +23,8 @@ from fairseq_docmt.spans import Spans
 from fairseq_docmt.tasks import _text_folders
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import JoinedTranslationConfig
+
+logger = logging.getLogger(__name__)
 
 
 # fairseq reads these annotations at run time: keep typing.Optional here.
@@ -136,8 +139,18 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         """
         length = (corpus.tgt_sizes, self.options["max_document_tokens"])
         given = (corpus.index, length, self.limits(corpus.src_sizes, corpus.tgt_sizes))
+        parts = part_spans(*given)
+        documents = corpus.index.num_documents
+        if len(parts) > documents:
+            logger.info(
+                "%s: %d documents are cut into %d parts, to keep to --max-document-tokens, "
+                "--max-tokens and the maximum positions",
+                corpus.name,
+                documents,
+                len(parts),
+            )
         if not trains:
-            return part_spans(*given)
+            return parts
         numbers = self._numbers_of_parts()
         if self.cfg.sample_document_parts:
             return partial(spans_of_sampled_lengths, *given, numbers)

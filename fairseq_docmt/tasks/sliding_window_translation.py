@@ -192,11 +192,22 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         draws the windows of an epoch is returned instead.
         """
         limits = self.limits(corpus.src_sizes, corpus.tgt_sizes)
-        cut = partial(window_spans, corpus.index, self.options["window_size"], limits)
+        cut = partial(window_spans, corpus.index, self.options["window_size"])
+        windows = cut(limits)
+        shortened = int((windows[:, 0] > cut([])[:, 0]).sum())
+        if shortened > 0:
+            logger.info(
+                "%s: %d of %d windows have fewer than %d sentences, because they would exceed "
+                "--max-tokens, --max-source-positions or --max-target-positions",
+                corpus.name,
+                shortened,
+                len(windows),
+                self.options["window_size"],
+            )
         stride, sample_size = self.cfg.window_stride, self.cfg.sample_window_size
         if not trains or (stride == 1 and not sample_size):
-            return cut()
-        return partial(cut, stride=stride, sample_size=sample_size)
+            return windows
+        return partial(cut, limits, stride=stride, sample_size=sample_size)
 
     def source_spans(self, index: DocumentIndex, src_sizes, tgt_sizes=None):
         """Return a function that extends source spans by the next sentences, or None.

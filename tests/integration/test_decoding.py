@@ -760,10 +760,12 @@ def test_the_source_gives_the_length(binarised, memory_stream_checkpoint, length
 
 
 @pytest.mark.parametrize("decoding", ["segment", "window", "sequential"])
-def test_limits_without_room_for_words(binarised, barely_trained, decoding):
+def test_limits_without_room_for_words(binarised, barely_trained, caplog, decoding):
     """What stands before the sentences of an output is written in any case."""
     task = [*WINDOW, "--window-size", "3", "--next-sentences", "1", "--mark-document-start"]
     options = [*WINDOW, "--decoding", decoding, "--print-alignment", "hard"]
     options += ["--max-len-a", "0.01", "--max-len-b", "0"]
     output = tiny.generate(binarised, barely_trained(*task), *options)
     assert tiny.lines_of(output) == {row: "" for row in tiny.rows_of(DOCS)}
+    warned = f"{len(tiny.rows_of(DOCS))} sentences have an empty translation" in caplog.text
+    assert warned == (decoding != "sequential")

@@ -1449,6 +1449,11 @@ DECODING = {
         "--model-overrides: dropout must be a number, got 'much'",
         [*WINDOWS, "--model-overrides", "{'dropout': 'much'}"],
     ),
+    "an override of the task": Case(
+        "--model-overrides: window_size is an option of the task; give --window-size with "
+        "--override-checkpoint-options",
+        [*WINDOWS, "--model-overrides", "{'window_size': 2}"],
+    ),
     "an unknown override": Case(
         "unknown option dropuot in --model-overrides; do you mean dropout?",
         [*WINDOWS, "--model-overrides", "{'dropuot': 0.1}"],

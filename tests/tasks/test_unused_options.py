@@ -1,5 +1,7 @@
 """Options that have no effect, which a warning names."""
 
+import logging
+
 import pytest
 import tiny
 
@@ -60,15 +62,31 @@ def warnings(caplog):
             "--full-cross-attention has no window for --alignment to place",
         ),
         (
+            [*STREAM, "--chunk-sentences", "2"],
+            tiny.cache("--cache-size", "0", "--no-overwrite"),
+            "no effect without a cache (--cache-size 0): --no-overwrite",
+        ),
+        (
             ["--task", "document_rows_translation", "--gold-drafts"],
             tiny.memnet("--context-side", "target", "--sentence-lm", "a:b"),
-            "no effect with --context-side target: --sentence-lm",
+            "no effect with --context-side target: --sentence-lm, --sentence-lm-embed-dim, "
+            "--sentence-lm-hidden-size",
         ),
     ],
 )
 def test_in_training(binarised, tmp_path, caplog, arguments, model, warning):
     tiny.train(binarised, tmp_path, *arguments, model=model, updates=1)
     assert warnings(caplog) == ([warning] if warning else [])
+
+
+@pytest.mark.parametrize("limit, shorter", [("40", False), ("12", True)])
+def test_windows_that_lose_sentences_are_counted(binarised, tmp_path, caplog, limit, shorter):
+    caplog.set_level(logging.INFO)
+    options = [*WINDOWS, "--window-size", "3", "--max-source-positions", limit]
+    tiny.train(binarised, tmp_path, *options, updates=1)
+    assert (
+        "windows have fewer than 3 sentences, because they would exceed" in caplog.text
+    ) == shorter
 
 
 def test_in_decoding(binarised, window_checkpoint, caplog):

@@ -12,6 +12,7 @@ from fairseq import checkpoint_utils, utils
 from fairseq.data import Dictionary
 from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
+from fairseq.tasks.translation import TranslationConfig
 from omegaconf import OmegaConf, ValidationError
 from torch import nn
 
@@ -105,6 +106,17 @@ def check_checkpoints_to_decode(task) -> None:
             file.limit_positions(task.cfg)
 
 
+def _options_of_task(task: str) -> set:
+    """Return the options that a document task adds to fairseq's ``translation``."""
+    config = TASK_DATACLASS_REGISTRY.get(task)
+    if config is None or not issubclass(config, TranslationConfig):
+        return set()
+    own, stock = (
+        {option.name for option in dataclasses.fields(c)} for c in (config, TranslationConfig)
+    )
+    return own - stock
+
+
 def _check_overrides(file: CheckpointFile, overrides: str) -> None:
     """Refuse ``--model-overrides`` with options or values that do not fit a checkpoint.
 
@@ -114,6 +126,11 @@ def _check_overrides(file: CheckpointFile, overrides: str) -> None:
     stored = {name: value for group in file.settings.values() for name, value in group.items()}
     given = ast.literal_eval(overrides)
     refuse_unknown(given, stored, " in --model-overrides")
+    for name in _options_of_task(file.task).intersection(given):
+        raise UserError(
+            f"--model-overrides: {name} is an option of the task; give {flag(name)} with "
+            "--override-checkpoint-options"
+        )
     for name, value in given.items():
         if isinstance(value, str) and isinstance(stored[name], (int, float)):
             kind = "True or False" if isinstance(stored[name], bool) else "a number"
