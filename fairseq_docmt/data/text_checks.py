@@ -8,6 +8,7 @@ allowed: it is read as an unknown word.
 
 import itertools
 import os
+import re
 import struct
 from typing import Callable, Iterable, NamedTuple, Sequence
 
@@ -203,7 +204,8 @@ def check_split(folder: str, split: str, languages: Sequence[str], combined: boo
 
     Raises:
         UserError: the source side or one of the two files of a side is missing, ``train1`` lacks
-            the target side that ``train`` has, a file is empty, or an index is truncated.
+            the target side that ``train`` has, a file is empty, an index is truncated, or a part is
+            missing between others.
     """
     source, target = languages
     sides = []  # of the first part
@@ -217,6 +219,8 @@ def check_split(folder: str, split: str, languages: Sequence[str], combined: boo
             if os.path.isfile(f"{prefix}{side}.idx") or os.path.isfile(f"{prefix}{side}.bin")
         ]
         if not present:
+            if combined:
+                _refuse_later_parts(folder, split, languages, number)
             return
         prefix = present[0][: -len(present[0].rsplit(".", 1)[1])]
         sides = sides or [source] + [target] * (prefix + target in present)
@@ -227,6 +231,17 @@ def check_split(folder: str, split: str, languages: Sequence[str], combined: boo
             check_side(path)
         if not combined:
             return
+
+
+def _refuse_later_parts(folder: str, split: str, languages: Sequence[str], missing: int) -> None:
+    """Refuse parts of a split after a missing part, which fairseq would ignore."""
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        part = re.match(rf"{re.escape(split)}(\d+)\.(\S+)-(\S+)\.\S+\.idx$", name)
+        if part and {*part.groups()[1:]} == {*languages} and int(part[1]) > missing > 0:
+            raise UserError(
+                f"{os.path.join(folder, name)} would be ignored, because there is no "
+                f"{split}{missing}; number the parts {split}, {split}1, {split}2 and so on"
+            )
 
 
 def check_side(path: str) -> None:

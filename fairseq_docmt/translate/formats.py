@@ -204,9 +204,16 @@ def _of_rows(name: str, rows: List[Row]) -> Document:
     """Build a document from its segments, without sorting them by their numbers.
 
     Raises:
-        UserError: two segments have the same number.
+        UserError: two segments have the same number, or segments are not in the order of numbers.
     """
     records.refuse_repeated(name, rows)
+    for before, row in zip(rows, rows[1:]):
+        numbers = [str(each.number) for each in (before, row)]
+        if all(map(str.isdecimal, numbers)) and int(numbers[1]) < int(numbers[0]):
+            raise UserError(
+                f"{row.where}: segment {row.number} follows segment {before.number}; put segments "
+                "in the order of their numbers, because those before a sentence are its context"
+            )
     return Document(name, [row.text for row in rows], [row.where for row in rows])
 
 

@@ -150,6 +150,15 @@ def test_complete_splits_pass(split):
     check_split(split, "valid", PAIR)
 
 
+def test_a_part_after_a_missing_one_is_named(split):
+    for side in PAIR:
+        write(split / f"train3.de-en.{side}")
+    check_split(split, "train", PAIR)
+    check_split(split, "train", ("fr", "en"), combined=True)
+    with pytest.raises(UserError, match=r"/train3.de-en.de.idx would be ignored, .* train2; num"):
+        check_split(split, "train", PAIR, combined=True)
+
+
 @pytest.mark.parametrize("kind", ["mmap", "cached"])
 def test_sources_alone_pass_in_any_format(tmp_path, kind):
     write(tmp_path / "test.de-en.de", kind)

@@ -273,6 +273,12 @@ MISTAKES = {
         [],
         "in: line 4: document a already has a segment 1",
     ),
+    "segments of XML in another order": (
+        '<dataset>\n<doc id="a"><src><p><seg id="2">w1</seg>\n<seg id="1">w2</seg></p></src></doc>'
+        "</dataset>",
+        [],
+        "in: line 3: segment 1 follows segment 2; put segments in the order of their numbers",
+    ),
     "a compressed output": ("w1\n", ["--out", "FILE.gz"], "translations are not compressed; leav"),
     "no name": ("w1\n", ["--out", ""], "--out is empty; give a file or a value"),
     "an output that is there": ("w1\n", ["--out", "FILE"], "is already there; remove it"),

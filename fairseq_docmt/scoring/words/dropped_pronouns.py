@@ -240,8 +240,14 @@ def from_reference(texts: Translations) -> List[Dropped]:
     are ignored.
 
     Raises:
-        UserError: no pronoun is dropped.
+        UserError: no pronoun is dropped, or most source sentences are not Chinese.
     """
+    chinese = sum(any("\u4e00" <= letter <= "\u9fff" for letter in text) for text in texts.source)
+    if 2 * chinese < len(texts.source):
+        raise UserError(
+            f"the source has Chinese characters in only {chinese} of {len(texts.source)} "
+            "sentences; give Chinese text as --source and English references"
+        )
     sentences = []
     for source, *references in zip(texts.source, *texts.references):
         there = Dropped(Counter(), read_marks(source).there, Counter())

@@ -149,6 +149,9 @@ def test_mistakes(scoring, write, files):
     with pytest.raises(UserError, match="the source has no marks .* give --from-reference"):
         scoring("dropped-pronouns", f"a={reference}", "--source", reference, *files[2:])
     without_english = ["--source", files[1], "--reference", files[1], "--from-reference"]
+    english = ["--source", reference, "--reference", reference, "--from-reference"]
+    with pytest.raises(UserError, match="Chinese characters in only 0 of . sentences; give Chin"):
+        scoring("dropped-pronouns", f"a={reference}", *english)
     with pytest.raises(UserError, match="no reference has an English pronoun that the source"):
         scoring("dropped-pronouns", f"a={reference}", *without_english)
 
