@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Iterator, List, Sequence
 
 from check_documents import CorpusError, iterate_lines
+from sanity import warn
 from stages import count_lines, naming, progress
 
 # Pieces of their own in every model that is learned: never cut, so that text with them is refused.
@@ -69,7 +70,7 @@ def learn_sentencepiece(sources: Sequence[Path], output: Path, size: int) -> Non
         CorpusError: the model cannot be learned, for example because there are more characters than
             pieces.
     """
-    from sentencepiece import SentencePieceTrainer
+    from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
     model = io.BytesIO()
     try:
@@ -87,6 +88,9 @@ def learn_sentencepiece(sources: Sequence[Path], output: Path, size: int) -> Non
             f"SentencePiece cannot learn {size} pieces from the training text "
             f"({' '.join(str(error).split())}); give another --vocabulary-size"
         ) from None
+    found = SentencePieceProcessor(model_proto=model.getvalue()).get_piece_size()
+    if found < size:
+        warn(f"SentencePiece learns only {found:,} of {size:,} pieces from this text")
     with naming(output):
         output.write_bytes(model.getvalue())
 

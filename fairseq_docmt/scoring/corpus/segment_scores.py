@@ -92,6 +92,8 @@ def read(arguments: Iterable[str], lower: Sequence[str], texts: Translations) ->
             raise UserError(f"--scores {argument}: give METRIC=FILE or METRIC:SYSTEM=FILE")
         if system and system not in texts.names:
             raise UserError(f"--scores {argument}: no system is called {system}")
+        if not system and len(texts.names) == 1:
+            system = texts.names[0]
         systems = found.setdefault(metric, {})
         for own, scores in _read_file(path, metric, system, texts).items():
             if own in systems:

@@ -101,6 +101,13 @@ def test_numbers_of_each_system_and_direction(scoring, write, arguments):
     assert "(+0 -3)" in printed
 
 
+def test_numbers_of_the_only_system(scoring, write, arguments):
+    scores = write("one.txt", "".join(f"{score}\n" for score in ONE))
+    options = ["--scores", f"M={scores}", "--format", "json"]
+    found = json.loads(scoring(*arguments[:2], *arguments[3:], *options))["metrics"][-1]
+    assert found["segments"] == {"one": ONE}
+
+
 @pytest.mark.parametrize("form", ["mt-metrics-eval", "CSV"])
 def test_a_file_of_all_systems_is_read_for_one(scoring, write, arguments, form):
     """The other system has its own file; its scores in the first file do not count."""
