@@ -103,6 +103,7 @@ def read(records: Records, path: str, wanted: Wanted) -> Documents:
     """
     records = [*records]
     wanted, records = _of_one_system(records, path, wanted)
+    refuse_mixed_fields(records, wanted)
     found: Dict[str, List[Row]] = {}
     last = None
     lacks: List[Lacks] = []
@@ -126,6 +127,28 @@ def read(records: Records, path: str, wanted: Wanted) -> Documents:
     if len(lacks) == sum(map(len, found.values())):
         raise lacks[0]
     return Documents(path, [_document(name, rows) for name, rows in found.items()])
+
+
+def refuse_mixed_fields(records: Records, wanted: Wanted) -> None:
+    """Refuse records that have their text in different fields, which may be different texts.
+
+    Raises:
+        UserError: a record has the text in another field than the records before it.
+    """
+    if wanted.fields.get("text", wanted.chosen):
+        return
+    known = TEXT_FIELDS[wanted.role]
+    names = (wanted.name, *known) if wanted.name else known
+    first: Optional[Tuple[str, str]] = None
+    for where, record in records:
+        field = _first(record, names)
+        if first is None and field is not None:
+            first = field, where
+        elif field not in (None, first and first[0]):
+            raise UserError(
+                f'{where} has its text in "{field}", but {first[1]} in "{first[0]}"; '
+                + wanted.advice("with the text", "FIELD")
+            )
 
 
 def _of_one_system(records: list, path: str, wanted: Wanted) -> Tuple[Wanted, list]:

@@ -146,6 +146,7 @@ class JsonLines:
         self._path = path
         self.records = [record for _, record in record_files.json_records(text, path)]
         rows: Dict[str, List[Tuple[int, Row]]] = {}
+        records.refuse_mixed_fields(record_files.json_records(text, path), SOURCE)
         for number, (where, record) in enumerate(record_files.json_records(text, path)):
             _refuse_field(HYPOTHESIS in record, where)
             name, row = records.row_of(where, record, SOURCE)

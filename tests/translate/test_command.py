@@ -273,6 +273,11 @@ MISTAKES = {
         [],
         "in: line 4: document a already has a segment 1",
     ),
+    "texts in different fields": (
+        '{"doc_id": "a", "source": "w1", "text": "w2"}\n{"doc_id": "b", "text": "w3"}',
+        [],
+        'line 2 has its text in "text", but .*line 1 in "source"; rename the fields',
+    ),
     "segments of XML in another order": (
         '<dataset>\n<doc id="a"><src><p><seg id="2">w1</seg>\n<seg id="1">w2</seg></p></src></doc>'
         "</dataset>",
