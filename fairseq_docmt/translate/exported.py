@@ -393,7 +393,7 @@ class ExportedTranslator:
                 ]
                 prefixes = [self._prefix(spans[i][1], written[i]) for i in active]
                 left = [
-                    self._room(prefix) // (counts[i] - number + 1)
+                    max(1, self._room(prefix) // (counts[i] - number + 1))
                     for i, prefix in zip(active, prefixes)
                 ]
                 some = [sources[i] for i in active]
