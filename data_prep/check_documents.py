@@ -34,7 +34,8 @@ LONGEST = 500_000  # characters of a line; in longer ones tokenizers do not end
 
 BLOCK = 10_000  # lines that are checked together
 
-FEWEST_PAIRS = 100  # sentence pairs from which it can be seen whether the sides are parallel
+# sentence pairs that fairseq_docmt.parallel_text needs; it is not imported for fewer
+FEWEST_PAIRS = 100
 
 Fault = Tuple[int, str]
 Row = Tuple[Optional[str], Optional[str]]

@@ -93,12 +93,12 @@ FILES_OF_BPE = {
     "bpe_codes": "the file of its merges",
     "sentencepiece_model": "the file of its model",
 }
-#: options of commands and of training, apart from those in ``_OF_BATCHES``, have no effect here
+#: options of commands and of training, which have no effect here apart from ``_WITH_EFFECT``
 _ELSEWHERE = (
     *(CheckpointConfig, CommonConfig, CommonEvalConfig, DatasetConfig, DistributedTrainingConfig),
     *(EMAConfig, FairseqBMUFConfig, InteractiveConfig, OptimizationConfig),
 )
-_OF_BATCHES = ("max_tokens", "batch_size", "required_batch_size_multiple", "user_dir")
+_WITH_EFFECT = ("max_tokens", "batch_size", "required_batch_size_multiple", "user_dir")
 #: option without effect -> what to give in its place
 _IN_PLACE = {
     "nbest": "give it to translate_nbest",
@@ -525,7 +525,7 @@ def _refuse_without_effect(options: Iterable[str]) -> None:
     """
     groups = ("criterion", "optimizer", "lr_scheduler", "scoring", "arch")
     names = {field.name for config in _ELSEWHERE for field in dataclasses.fields(config)}
-    names = {*names, *groups, "nbest"} - {*_OF_BATCHES}
+    names = {*names, *groups, "nbest"} - {*_WITH_EFFECT}
     for name in options:
         if name in names:
             fix = _IN_PLACE.get(name, "leave it out")

@@ -4,10 +4,9 @@ Maruf and Haffari (2018), "Document Context Neural Machine Translation with Memo
 """
 
 import contextlib
-import dataclasses
 import logging
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Callable, Iterable, Optional
 
 import torch
@@ -122,7 +121,7 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
         #: options of the source memory that are given
         model.source_options = [
             option.name
-            for option in dataclasses.fields(MemnetConfig)
+            for option in fields(MemnetConfig)
             if option.name in OF_SOURCE and getattr(args, option.name) != option.default
         ]
         return model

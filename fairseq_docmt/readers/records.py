@@ -137,8 +137,7 @@ def refuse_mixed_fields(records: Records, wanted: Wanted) -> None:
     """
     if wanted.fields.get("text", wanted.chosen):
         return
-    known = TEXT_FIELDS[wanted.role]
-    names = (wanted.name, *known) if wanted.name else known
+    names = _text_fields(wanted)
     first: Optional[Tuple[str, str]] = None
     for where, record in records:
         field = _first(record, names)
@@ -282,19 +281,24 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
+def _text_fields(wanted: Wanted) -> Tuple[str, ...]:
+    """Return the names of fields that may hold the wanted text, in order of preference."""
+    known = TEXT_FIELDS[wanted.role]
+    return (wanted.name, *known) if wanted.name else known
+
+
 def _text(where: str, record: dict, wanted: Wanted) -> str:
     chosen = wanted.fields.get("text", wanted.chosen)
     if chosen:
         fields = [chosen] if chosen in record else chosen.split(".")
     else:
-        known = TEXT_FIELDS[wanted.role]
-        names = (wanted.name, *known) if wanted.name else known
+        names = _text_fields(wanted)
         if wanted.role == "reference" and _first(record, TEXT_FIELDS["source"]) is None:
             names = (*names, *_ONLY_TEXT)
         field = _first(record, names)
         if field is None:
             raise Lacks(
-                f"{where} has none of the fields {', '.join(known)}; "
+                f"{where} has none of the fields {', '.join(TEXT_FIELDS[wanted.role])}; "
                 + wanted.advice("with the text", "FIELD")
             )
         fields = [field]

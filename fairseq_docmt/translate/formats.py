@@ -144,10 +144,11 @@ class JsonLines:
 
     def __init__(self, text: str, path: str, layout: Layout):
         self._path = path
-        self.records = [record for _, record in record_files.json_records(text, path)]
+        given = [*record_files.json_records(text, path)]
+        self.records = [record for _, record in given]
         rows: Dict[str, List[Tuple[int, Row]]] = {}
-        records.refuse_mixed_fields(record_files.json_records(text, path), SOURCE)
-        for number, (where, record) in enumerate(record_files.json_records(text, path)):
+        records.refuse_mixed_fields(given, SOURCE)
+        for number, (where, record) in enumerate(given):
             _refuse_field(HYPOTHESIS in record, where)
             name, row = records.row_of(where, record, SOURCE)
             rows.setdefault(name, []).append((number, row))
