@@ -4,6 +4,7 @@ Feng, Li, Song, Zheng and Koehn (2022), "Learn To Remember: Transformer with Rec
 Document-Level Machine Translation".
 """
 
+import logging
 from dataclasses import dataclass, field
 from typing import List, Optional
 
@@ -25,6 +26,8 @@ from fairseq_docmt.modules.recurrent_memory import (
     MemoryTransformerDecoder,
     MemoryTransformerEncoder,
 )
+
+logger = logging.getLogger(__name__)
 
 #: parameters that a transformer lacks; newly initialised in finetuning
 NEW_PARAMETERS = (".memories.",)
@@ -135,3 +138,5 @@ class MemoryTransformerModel(StreamModel, DocumentTransformer):
         args.memory_layers = {
             side: layers_with_memory(args, side) for side in ("encoder", "decoder")
         }
+        if args.no_context and args.memory_gradient_sentences != 1:
+            logger.warning("no effect with --no-context: --memory-gradient-sentences")

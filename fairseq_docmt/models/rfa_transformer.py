@@ -4,6 +4,7 @@ Wu, Peng, Pappas and Smith (2022), "Modeling Context With Linear Attention for S
 Document-Level Translation".
 """
 
+import logging
 from dataclasses import dataclass, field
 from typing import Optional
 
@@ -21,6 +22,8 @@ from fairseq_docmt.modules.encoder import SharedSourceEncoder, wrapped
 from fairseq_docmt.modules.rfa.feature_map import FEATURE_MAPS
 from fairseq_docmt.modules.rfa.rfa_attention import GATES
 from fairseq_docmt.modules.rfa.rfa_decoder import RFAEncoderLayer, RFATransformerDecoder
+
+logger = logging.getLogger(__name__)
 
 #: parameters that a transformer or an ungated model lacks; newly initialised in finetuning
 NEW_PARAMETERS = ("feature_map.temperature", "feature_map.pool", "gate.linear")
@@ -175,6 +178,8 @@ class RFATransformerModel(DocumentTransformer):
             raise UserError(
                 "--key-rescale-with-padding contradicts --no-key-rescale; leave one out"
             )
+        if args.rfa_encoder and args.attention_dropout:
+            logger.warning("no effect with --rfa-encoder: --attention-dropout")
 
     @property
     def needs_several_sentences(self) -> bool:

@@ -1,6 +1,7 @@
 """Checks of data folders and of the text in them, before training and decoding."""
 
 import filecmp
+import itertools
 import logging
 import os
 from pathlib import Path
@@ -171,7 +172,9 @@ def check_corpus(task, corpus: DocumentCorpus) -> None:
 
 
 def check_names_of_splits(cfg) -> None:
-    """Warn if a validation set is the training set under another name.
+    """Warn if a validation set is a part of the training set under another name.
+
+    The parts of the training set are ``train``, ``train1`` and so on.
 
     Args:
         cfg: options of the task.
@@ -181,10 +184,11 @@ def check_names_of_splits(cfg) -> None:
     def text_of(split: str) -> str:
         return os.path.join(folder, f"{split}.{pair}.{cfg.source_lang}.bin")
 
-    train = text_of(cfg.train_subset)
-    for split in () if cfg.disable_validation else cfg.valid_subset.split(","):
-        path = text_of(split)
-        if all(map(os.path.isfile, (path, train))) and filecmp.cmp(path, train, shallow=False):
+    names = (f"{cfg.train_subset}{number or ''}" for number in itertools.count())
+    parts = list(itertools.takewhile(os.path.isfile, map(text_of, names)))
+    validation = [] if cfg.disable_validation else map(text_of, cfg.valid_subset.split(","))
+    for path, train in itertools.product(filter(os.path.isfile, validation), parts):
+        if filecmp.cmp(path, train, shallow=False):
             logger.warning(
                 "%s and %s have the same source text; keep the text of the splits apart",
                 path,

@@ -5,7 +5,9 @@ Covers data/rows_view.py, generation/iterative.py, tasks/document_rows_translati
 
 import math
 import re
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import tiny
 import torch
@@ -16,6 +18,9 @@ from fairseq.data.data_utils import collate_tokens
 from fairseq_cli import preprocess
 from long_tests import LONG
 
+from fairseq_docmt.data import DocumentIndex
+from fairseq_docmt.data.rows_view import open_drafts
+from fairseq_docmt.data.text_checks import Symbols
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.generation.iterative import IterativeSearch
@@ -483,6 +488,19 @@ def test_other_sizes_and_other_text_are_refused(binarised, sentence_lm, drafts, 
     with pytest.raises(UserError, match="translations of other text"):
         arguments = ["--drafts", str(tmp_path)]
         train(binarised, tmp_path, *arguments, options=["--context-side", "target"])
+
+
+def test_drafts_of_unrelated_lengths_are_warned_of(binarised, tmp_path, caplog):
+    lengths = np.random.default_rng(1).integers(1, 9, 300)
+    sentences = [" ".join(["w1"] * length) for length in lengths]
+    corpus = SimpleNamespace(index=DocumentIndex.from_sizes([9] * 300), src_sizes=lengths + 1)
+    symbols = Symbols.of(tiny.dictionary())
+    for drafts in (sentences, [*sentences[1:], sentences[0]]):
+        assert "are not related" not in caplog.text
+        write_drafts(binarised, tmp_path, "train", [drafts])
+        open_drafts(str(tmp_path), "train", "tgt", corpus, symbols)
+    [warning] = [text for text in caplog.messages if "are not related" in text]
+    assert warning.startswith(f"--drafts: {tmp_path}/train.tgt-None.tgt: in 1 of 1 blocks")
 
 
 def test_only_models_with_memories_iterate(binarised, document_checkpoint):

@@ -171,6 +171,14 @@ def test_learning_names_the_fix(tmp_path):
     assert not (tmp_path / "model").exists()
 
 
+def test_fewer_pieces_than_asked_for_are_noted(tmp_path, capsys):
+    (tmp_path / "text").write_text("a b\n" * 9)
+    learn_sentencepiece([tmp_path / "text"], tmp_path / "model", 300)
+    found = SentencePieceProcessor(model_file=str(tmp_path / "model")).get_piece_size()
+    noted = f"SentencePiece learns only {found} of 300 pieces from this text"
+    assert found < 300 and noted in capsys.readouterr().err
+
+
 DOCUMENTS = [["Das Haus, das gehört ihm.", "Ist's groß?"], ["Es ist ☃."]]
 
 

@@ -157,9 +157,23 @@ def test_validation_on_the_training_set(binarised, tmp_path, caplog, options, wa
     for path in data.glob("train.*"):
         shutil.copy(path, data / path.name.replace("train", "valid"))
     tiny.train(data, tmp_path / "ck", *WINDOWS, *options, updates=1)
-    names = (data / f"{split}.src-tgt.src.bin" for split in ("valid", "train"))
-    wanted = f"{' and '.join(map(str, names))} have the same source text; keep the text of the "
-    assert caplog.messages.count(wanted + "splits apart") == warned
+    assert caplog.messages.count(_same_text(data, "train")) == warned
+
+
+def test_validation_on_a_part_of_the_training_set(tmp_path, caplog):
+    data = tiny.corpus(tmp_path)
+    for path in data.glob("valid.*"):
+        shutil.copy(path, data / path.name.replace("valid", "train1"))
+    tiny.train(data, tmp_path / "ck", *WINDOWS, updates=1)
+    assert _same_text(data, "train1") in caplog.messages
+    assert _same_text(data, "train") not in caplog.messages
+
+
+def _same_text(data, part):
+    names = (data / f"{split}.src-tgt.src.bin" for split in ("valid", part))
+    return f"{' and '.join(map(str, names))} have the same source text; keep the text of the " + (
+        "splits apart"
+    )
 
 
 def test_the_share_of_unknown_tokens():

@@ -50,6 +50,17 @@ def warnings(caplog):
         ([*WINDOWS, "--decoding", "window", *BLEU], tiny.MODEL, None),
         ([*STREAM], tiny.memory(), REACH.format(1)),
         ([*STREAM, "--chunk-sentences", "2"], tiny.memory(), None),
+        (
+            [*STREAM, "--chunk-sentences", "2"],
+            tiny.memory("--no-context", "--memory-gradient-sentences", "0"),
+            "no effect with --no-context: --memory-gradient-sentences",
+        ),
+        (
+            [*WINDOWS],
+            tiny.rfa("--rfa-encoder", "--attention-dropout", "0.1"),
+            "no effect with --rfa-encoder: --attention-dropout",
+        ),
+        ([*WINDOWS], tiny.rfa("--attention-dropout", "0.1"), None),
         ([*STREAM], tiny.han(), None),
         (
             [*STREAM, "--curriculum", "1", "--grouped-shuffling"],

@@ -333,6 +333,12 @@ def main(args: argparse.Namespace) -> None:
             f"{100 * unknown:.0f} % of the reference's tokens are unknown to the model; give the "
             "options with which its training data were made, such as --bpe-codes"
         )
+    longest = int(documents.index.position.max())
+    notes += [
+        f"context {context}: no sentence has more than {longest} sentence(s) before it"
+        for context in args.context
+        if context.rpartition(":")[2].isdecimal() and int(context.rpartition(":")[2]) > longest
+    ]
     unrelated = unrelated_note("source and reference", documents.source, documents.target)
     notes += [unrelated] if unrelated else []
     results = {

@@ -160,7 +160,33 @@ def _read_sets(args) -> Dict[str, List[Item]]:
         sets[name] = read_set(path, args.context, args.documents, args.context_after)
     if args.losses and len(sets) > 1:
         raise UserError("--losses belongs to one test set; give one set at a time")
+    for name, items in sets.items():
+        _warn_about_short_context(name, items, args)
     return sets
+
+
+def _warn_about_short_context(name: str, items: List[Item], args) -> None:
+    """Warn if no item of a set has as much context as ``--context`` or ``--context-after`` allow.
+
+    Args:
+        name: name of the set.
+        items: its items, with the context that is scored.
+        args: options of the command.
+    """
+    before = max(len(item.source) - 1 - item.after for item in items)
+    after = max(item.after for item in items)
+    found = {"--context": (args.context, before), "--context-after": (args.context_after, after)}
+    for option, (wanted, longest) in found.items():
+        if wanted is not None and wanted > longest:
+            place = "before" if option == "--context" else "after"
+            logger.warning(
+                "%s %d: the items of %s have at most %d sentence(s) %s the scored one",
+                option,
+                wanted,
+                name,
+                longest,
+                place,
+            )
 
 
 def _scores(args, items: List[Item]) -> Scored:

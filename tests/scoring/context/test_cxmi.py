@@ -68,6 +68,29 @@ def test_unknown_words_are_noted(scoring, write, files, window_checkpoint):
     assert "are unknown" not in scoring(*arguments, "--reference", files[1])
 
 
+def test_contexts_that_no_sentence_has_are_noted(files, scoring, window_checkpoint):
+    options = ["--source", files[0], "--reference", files[1], "--path", str(window_checkpoint)]
+    text = scoring("cxmi", *options, "--cpu", "--context", "3", "4", "other-document:5", "all")
+    assert "context 4: no sentence has more than 3 sentence(s) before it" in text
+    assert "context other-document:5: no sentence has more than 3 sentence(s) before it" in text
+    assert text.count("no sentence has more than") == 2
+
+
+def test_texts_of_unrelated_lengths_are_noted(write, scoring, window_checkpoint):
+    """The target is shifted by a sentence, so that the sentences do not belong together."""
+    rng = np.random.default_rng(1)
+    lines = [" ".join(["w1"] * n) for n in rng.integers(1, 12, 300)]
+    documents = [lines[start : start + 10] for start in range(0, 300, 10)]
+    shifted = [*lines[1:], lines[0]]
+    moved = [shifted[start : start + 10] for start in range(0, 300, 10)]
+    source = write("long.src", documents)
+    options = ["--path", window_checkpoint, "--cpu", "--source", source, "--context", "1"]
+    note = "source and reference: in 1 of 1 blocks of sentences"
+    for target, noted in ((documents, False), (moved, True)):
+        reference = write("long.tgt", [[s.replace("w", "v") for s in doc] for doc in target])
+        assert (note in scoring("cxmi", *options, "--reference", reference)) == noted
+
+
 @pytest.mark.parametrize("context", [0, 1, 2])
 def test_scores_are_those_of_contrastive_items(files, checkpoint, context):
     scorer, documents = scorer_of(checkpoint), read_documents(*files)

@@ -486,6 +486,22 @@ def test_a_document_over_the_limit_is_warned_of(document_checkpoint, test_set, t
     assert "2 of 2 candidates exceed the model's maximum length and lose" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "option, short",
+    [
+        (["--context", "3"], None),
+        (["--context", "4"], "--context 4: the items of set have at most 3 sentence(s) before"),
+        (["--context-after", "1"], "--context-after 1: the items of set have at most 0 sent"),
+    ],
+)
+def test_context_that_no_item_has_is_warned_of(
+    option, short, window_checkpoint, test_set, tmp_path, caplog
+):
+    scores_of("--path", window_checkpoint, *option, test_set, folder=tmp_path)
+    found = [text for text in caplog.messages if "sentence(s)" in text]
+    assert len(found) == (short is not None) and all(text.startswith(short) for text in found)
+
+
 def test_unknown_words_are_warned_of(window_checkpoint, test_set, tmp_path, caplog):
     run(test_set, "--path", window_checkpoint, "--cpu")
     assert "unknown to the model" not in caplog.text
