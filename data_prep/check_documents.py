@@ -62,7 +62,7 @@ def read_lines(path: str) -> List[str]:
 
 
 def iterate_lines(path: str) -> Iterator[str]:
-    """Yield the lines of a UTF-8 file, without their line ends.
+    """Yield the lines of a UTF-8 file, without their line endings.
 
     Lines end with LF, CRLF or CR, as in fairseq.  The encoding of the whole file is checked before
     the first line is yielded.  The file is never held in memory as a whole.
@@ -87,7 +87,7 @@ def iterate_lines(path: str) -> Iterator[str]:
 
 
 def refuse_long(line: str, name: str, number: int) -> None:
-    """Raise a CorpusError if a line is so long that line ends are probably missing.
+    """Raise a CorpusError if a line is so long that line endings are probably missing.
 
     Args:
         line: text of the line.
@@ -270,7 +270,7 @@ def check_files(src_path: str, tgt_path: str) -> Counts:
 
     A warning is printed if the corpus looks wrong although its lines match: a side is not in the
     script of the language that its suffix names, both sides are the same text, the lengths of
-    source and target sentences are unrelated, or blank lines seem to be missing.
+    source and target sentences do not correlate, or blank lines seem to be missing.
 
     Raises:
         CorpusError: an error was found; only the first is reported.
@@ -307,7 +307,7 @@ def check_scripts(paths: Sequence[str], sides: Iterable[Iterable[str]]) -> None:
 def warn_if_not_parallel(paths: Sequence[str], sides: Iterable[Iterable[str]]) -> None:
     """Warn if sentence lengths suggest that the two sides are not translations of each other.
 
-    Long sentences usually have long translations.  The lengths are unrelated if, for example, a
+    Long sentences usually have long translations.  The lengths do not correlate if, for example, a
     line is missing on one side and all later lines are shifted.  Texts of fewer than 100 sentence
     pairs are not checked.
 

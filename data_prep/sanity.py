@@ -198,8 +198,8 @@ def passages(source: Iterable[str], target: Iterable[str]) -> Iterator[Tuple[int
 def check_repetition(train: Sides, splits: Dict[str, Sides]) -> None:
     """Warn about each split that shares text with the training text or with an earlier split.
 
-    A warning is printed if more than 1 % of the passages of a split, which are three sentence pairs
-    long, are in another text.
+    A warning is printed if more than 1 % of the passages of three sentence pairs in a split also
+    occur in the other text.
 
     Args:
         train: lines of both sides of the training text.

@@ -6,9 +6,9 @@ r"""Prepare text with marked supporting words for attention regularization.
         --subwords data/text/subwords/train.en data/text/subwords/train.fr \
         --out data/bin/train.en-fr.supporting.jsonl
 
-The marks are those of SCAT (Yin et al., 2021).  ``<p>`` and ``</p>`` stand around ambiguous words.
-``<hon>`` and ``<hoff>`` stand around supporting words, which show how to translate them.  Marks may
-have a number, as in ``<p2>``, ``</p2>``, ``<hon2>`` and ``<hoff2>``.  Words of a document belong
+The marks are those of SCAT (Yin et al., 2021).  ``<p>`` and ``</p>`` enclose ambiguous words.
+``<hon>`` and ``<hoff>`` enclose supporting words, which show how to translate them.  Marks may be
+numbered, as in ``<p2>``, ``</p2>``, ``<hon2>`` and ``<hoff2>``.  Words of a document belong
 together if their marks have the same number, or if their marks have none.
 
 ``strip`` writes the text without marks, for prepare.py.  ``link`` finds the marked words in the
@@ -51,17 +51,17 @@ class Marked(NamedTuple):
 
 
 def without_marks(text: str) -> Tuple[str, List[Marked]]:
-    """Remove the marks from a line, and return the plain line and the marked words.
+    """Remove marks such as ``<p>`` from a line, and return the plain line and the marked words.
 
-    Marks without a counterpart are ignored, as are marks around a part of a word, such as
-    ``sp<p>it</p>e``.
+    Unpaired marks, and marks around a part of a word, such as ``sp<p>it</p>e``, are removed too,
+    but mark no word.
     """
     plain, words = between_marks(text)
     return plain, [word for word in words if is_whole(plain, word)]
 
 
 def between_marks(text: str) -> Tuple[str, List[Marked]]:
-    """Remove the marks from a line, and return the plain line and all marked text.
+    """Remove marks such as ``<p>`` from a line, and return the plain line and all marked texts.
 
     Unlike in :func:`without_marks`, marked parts of words are included.
     """
@@ -103,9 +103,8 @@ def is_whole(text: str, word: Marked) -> bool:
 def marked_documents(args: argparse.Namespace) -> Iterator[Document]:
     """Yield the documents of a text in which ambiguous and supporting words are marked.
 
-    The sentences keep these marks.
-    Sentence pairs with an empty side are left out.  With ``--context``, each document consists of a
-    line of context and the sentence after it.
+    The sentences keep these marks.  Sentence pairs with an empty side are left out.  With
+    ``--context``, each document consists of a line of context and the sentence after it.
 
     Raises:
         CorpusError: a file cannot be read or has fewer lines than the others, or the text has no

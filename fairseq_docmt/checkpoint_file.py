@@ -65,7 +65,7 @@ class CheckpointFile(NamedTuple):
         return self.settings.get("model", {}).get("arch") or self._setting("model")
 
     def limit_positions(self, cfg) -> None:
-        """Lower a task's maximum positions to those with which the model was trained, if higher.
+        """Lower a task's maximum positions to those used in training, if they are higher.
 
         Args:
             cfg: options of the task, changed in place.
@@ -141,12 +141,13 @@ def read_language_model(path: str) -> CheckpointFile:
 def load_state(path: str) -> Any:
     """Return the content of a file saved by ``torch.save``, without running code from it.
 
-    It is also safe for fairseq to build a model from the content.  Options that may run programs
-    are refused, in this file and in other checkpoints that fairseq would load with it.
+    It is also safe for fairseq to build a model from the content.  Options that could execute
+    arbitrary code are refused, in this file and in other checkpoints that fairseq would load with
+    it.
 
     Raises:
-        UserError: the file is missing or damaged, or contains objects or options that may run
-            programs.
+        UserError: the file is missing or damaged, or contains objects or options that could execute
+            arbitrary code.
     """
     state = _loaded(path)
     seen, others = {path}, _files_read_with(path, state)
@@ -174,7 +175,7 @@ def _files_read_with(path: str, state: Any) -> Set[str]:
         Paths of the checkpoints that the options name, and of the first shard if there is one.
 
     Raises:
-        UserError: an option may run programs.
+        UserError: an option could execute arbitrary code.
     """
     shard = f"{path[:-3]}-shard0.pt"  # which fairseq prefers
     others = {shard} if os.path.exists(shard) else set()
@@ -218,7 +219,7 @@ def _check_sums(path: str) -> None:
     """Check the contents of a zip archive against its checksums; accept archives without them.
 
     Raises:
-        BadZipFile: a file in the archive does not fit its checksum.
+        BadZipFile: a file in the archive does not match its checksum.
     """
     with zipfile.ZipFile(path) as archive:
         has_sums = any(content.CRC for content in archive.infolist())
@@ -317,14 +318,14 @@ BEGINNINGS = (b"PK", b"\x80")
 
 
 def check_options(settings: Any, place: str) -> None:
-    """Check that no option of a checkpoint can run a program.
+    """Check that no option stored in a checkpoint could execute arbitrary code.
 
     Args:
         settings: options, with or without groups, as a dictionary, namespace or configuration.
         place: name of the checkpoint, with which the message begins.
 
     Raises:
-        UserError: an option can run a program; the message names it.
+        UserError: an option could execute arbitrary code; the message names it.
     """
     texts = None
     for name, value in _options(settings):
@@ -381,7 +382,7 @@ def _is_suspect(value: Any) -> bool:
 
 
 def _is_unsafe(value: Any, texts: Set[str]) -> bool:
-    """Return whether a suspect option value may run a program when fairseq evaluates it.
+    """Return whether a suspect option value could execute code when fairseq evaluates it.
 
     A plain reference to another option, such as ``${model.dropout}``, is safe, except if that
     option holds text: text is not checked for Python code.  All other suspect values are unsafe.

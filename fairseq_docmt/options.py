@@ -94,9 +94,10 @@ def main(args: Namespace) -> None:
 
 
 def all_sections() -> List[Section]:
-    """Return all options of this package's tasks, architectures, criteria and optimizers.
+    """Return the options of all tasks, architectures, criteria and optimizers of this package.
 
-    The first section has the options that all document tasks share.
+    The first section has the options that all document tasks share; each further one has those of
+    one task, architecture, criterion or optimizer.
     """
     return list(_chosen(Namespace(task=None, arch=None)))
 

@@ -16,7 +16,7 @@ LEAST_SPREAD = 0.6
 
 
 def unrelated_lengths(source: np.ndarray, target: np.ndarray) -> Optional[str]:
-    """Return a warning if the sentence lengths of source and target are unrelated, otherwise None.
+    """Return a warning if sentence lengths of source and target do not correlate, otherwise None.
 
     Long sentences usually have long translations.  Without this correlation, lines are probably
     shifted, or the texts are not translations of each other.  The correlation is computed in blocks

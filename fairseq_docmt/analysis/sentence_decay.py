@@ -1,4 +1,7 @@
-"""Decay of earlier sentences by the sentential gate (Wu et al. 2022, section 3.2)."""
+"""Measure how the sentential gate makes the weight of earlier sentences decay.
+
+The gate is that of Wu et al. (2022), section 3.2.
+"""
 
 import torch
 from torch import Tensor

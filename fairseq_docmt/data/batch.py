@@ -82,7 +82,7 @@ class NetInput(TypedDict, total=False):
 
 
 class Batch(TypedDict, total=False):
-    """Batch that a dataset passes to fairseq's trainer and commands."""
+    """Dictionary with a batch, as a dataset passes it to fairseq's trainer and commands."""
 
     # ---- of all batches ------------------------------------------------------------------------
 

@@ -104,10 +104,10 @@ class DocumentCorpus:
                 check_binarised(name, part, symbols)
 
     def warn_if_not_parallel(self) -> None:
-        """Log a warning if the lengths of source and target sentences are not related.
+        """Log a warning if the lengths of source and target sentences do not correlate.
 
-        Unrelated lengths show that lines are shifted, or that one side is another text.  Without a
-        target side nothing is checked.
+        A lack of correlation suggests that lines are shifted, or that the two sides are different
+        texts.  Without a target side, nothing is checked.
         """
         if self.tgt_sizes is not None:
             warning = unrelated_lengths(self.src_sizes, self.tgt_sizes)
@@ -289,7 +289,7 @@ def parts_of(dataset) -> Iterator[Tuple[int, int, int]]:
 
 
 def target_ratio(corpus: DocumentCorpus) -> Optional[float]:
-    """Return the number of target tokens for each source token; None without a target side."""
+    """Return the number of target tokens divided by that of source tokens; None without targets."""
     if corpus.tgt_sizes is None:
         return None
     return float(corpus.tgt_sizes.sum() / corpus.src_sizes.sum())

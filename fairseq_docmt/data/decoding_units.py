@@ -105,7 +105,10 @@ class DecodingUnit:
         )
 
     def starting_at(self, row: int) -> "DecodingUnit":
-        """Return the rest of the unit, from its sentence number ``row`` on, without context."""
+        """Return the rest of the unit, without context.
+
+        It begins with sentence ``row`` of the sentences to translate, counted from 0.
+        """
         at = self.num_context + row
         return replace(
             self,
@@ -332,7 +335,7 @@ class DecodingUnits(FairseqDataset):
         return DecodingUnit([line_id], source=[], document=document)
 
     def _typed_context(self, number: int) -> Sequence:
-        """Return the previously entered sentences that are context of unit ``number``.
+        """Return the previously entered sentences that serve as context of unit ``number``.
 
         They fill up the window of the unit; units other than windows get none.  The oldest are left
         out if the unit would otherwise exceed the maximum number of source tokens.

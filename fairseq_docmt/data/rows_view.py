@@ -110,7 +110,7 @@ def open_drafts(
 
     The file has a line for each line of the split, blank lines included.  It is written by
     ``fairseq-preprocess --only-source -s LANGUAGE --srcdict``.  A warning is logged if the lengths
-    of the drafts and of the source sentences are not related.
+    of the drafts and of the source sentences do not correlate.
 
     Args:
         folder: directory of the drafts, or None.

@@ -234,7 +234,11 @@ class SequenceFormat(NamedTuple):
 
 
 class Formats(NamedTuple):
-    """Formats of source and target sequences."""
+    """Pair of sequence formats, one for each side.
+
+    Attributes:
+        source, target: how sentences and language tags of this side form sequences.
+    """
 
     source: SequenceFormat
     target: SequenceFormat

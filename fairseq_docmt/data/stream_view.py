@@ -83,7 +83,9 @@ def fill_lanes(index: DocumentIndex, lanes: int, seed: Optional[int] = None) -> 
 
 
 def chunk_sizes(steps: int, chunk: int, seed: Optional[int] = None) -> List[int]:
-    """Return how many sentences of each lane the batches of an epoch have; the sum is ``steps``.
+    """Return, for each batch of an epoch, how many sentences it takes from each lane.
+
+    The sum is ``steps``.
 
     Args:
         steps: number of sentences of the longest lane.
@@ -264,7 +266,7 @@ class StreamView(DocumentView):
         return {**example, "place": place}
 
     def line_ids_of(self, place: Place) -> list:
-        """Return the line id of the sentence at a place, as a list; empty if the row is padding."""
+        """Return a list with the line id of the sentence at a place; empty for a padding row."""
         return [] if place.sentence == FILLER else [int(self.ids[place.sentence])]
 
     def collater(self, samples, pad_to_length=None) -> dict:

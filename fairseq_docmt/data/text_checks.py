@@ -152,8 +152,8 @@ def _tokens(dataset, first: int, last: int, start: int, end: int) -> np.ndarray:
 
     Args:
         dataset: lines of a binarised file.
-        first, last: first of the lines, and the line after the last of them.
-        start, end: the same range in tokens, counted from the beginning of the file.
+        first, last: range of lines; ``last`` is exclusive.
+        start, end: the corresponding range of tokens, counted from the beginning of the file.
     """
     index, buffer = getattr(dataset, "_index", None), getattr(dataset, "_bin_buffer", None)
     if buffer is not None and hasattr(index, "_pointers"):
@@ -234,7 +234,18 @@ def check_split(folder: str, split: str, languages: Sequence[str], combined: boo
 
 
 def _refuse_later_parts(folder: str, split: str, languages: Sequence[str], missing: int) -> None:
-    """Refuse parts of a split after a missing part, which fairseq would ignore."""
+    """Refuse a split that has parts after a missing one, because fairseq would ignore these parts.
+
+    Args:
+        folder: data folder.
+        split: name of the split, such as ``train``.
+        languages: source and target language.
+        missing: number of the first missing part, such as 2 for ``train2``; 0 for a split that does
+            not exist, which is accepted.
+
+    Raises:
+        UserError: there is a part after the missing one.
+    """
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         part = re.match(rf"{re.escape(split)}(\d+)\.(\S+)-(\S+)\.\S+\.idx$", name)
         if part and {*part.groups()[1:]} == {*languages} and int(part[1]) > missing > 0:

@@ -39,7 +39,7 @@ Decoding = Optional[
 def decoding_option(task_name: str):
     """Return the dataclass field of the option ``--decoding`` for a task.
 
-    Its help text describes the decodings that the task offers.
+    Its help text describes the decoding methods that the task offers.
     """
     default, *others = SEARCHES[task_name]
     described = [f"{default.decoding} ({default.description}; default)"]

@@ -88,7 +88,7 @@ class ShallowFusion(nn.Module):
     def _make_room(self, step: int) -> None:
         """Drop the earliest context sentences of rows that would exceed the maximum positions.
 
-        Afterwards, ``step`` output tokens fit in after the context that is left.
+        Afterwards, there is room for ``step`` output tokens after the remaining context.
         """
         self._room = []
         for row, marks in enumerate(self._marks):

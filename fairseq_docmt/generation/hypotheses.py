@@ -226,7 +226,7 @@ class UnknownWords:
         self.translations, self.target = read_dictionary(path), target
 
     def replaced(self, found: List[List[Hypothesis]], texts: Sequence[str]):
-        """Return the hypotheses with the replacement of each ``<unk>`` among their tokens.
+        """Return the hypotheses with each ``<unk>`` in their tokens replaced.
 
         The ``alignment`` of a returned hypothesis is a tensor with the index of the most attended
         source word for each target token.

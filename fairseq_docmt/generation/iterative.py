@@ -34,7 +34,11 @@ class MemnetEnsemble(EnsembleModel):
     """
 
     def forward_encoder(self, net_input):
-        """Return the encoder output of each model, with its ``readings`` added if there are any."""
+        """Return the encoder output of each model.
+
+        If ``net_input`` has ``readings``, the output of each model gets those of this model, under
+        the key ``readings``.
+        """
         rest = {key: value for key, value in net_input.items() if key != "readings"}
         encoder_outs = [model.encoder.forward_torchscript(rest) for model in self.models]
         if "readings" not in net_input:

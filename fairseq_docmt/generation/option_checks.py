@@ -104,7 +104,7 @@ def _refuse_replacement(task, models, args) -> None:
     """Refuse ``--replace-unk`` where it has no effect or cannot work.
 
     It cannot be combined with ``--score-reference`` or ``--print-alignment``.  It needs the raw
-    text of both sides, and a model and a decoding that provide attention weights.
+    text of both sides, and a model and a decoding method that provide attention weights.
     """
     if args.score_reference:
         raise UserError("--replace-unk changes translations; leave it out with --score-reference")

@@ -80,9 +80,10 @@ class OverlapSearch(JointSearch):
         return window_spans(index, self.task.options["window_size"], limits).tolist()
 
     def _window(self, unit: DecodingUnit, first: int, end: int) -> DecodingUnit:
-        """Return a unit that translates sentences ``first`` to ``end - 1`` of ``unit``.
+        """Return a decoding unit for sentences ``first`` to ``end - 1`` of ``unit``.
 
-        These sentences have no line ids, because the rows of the sample are those of ``unit``.
+        The new unit has no line ids (-1), because a line id belongs to a row of the batch, and the
+        rows of the batch are those of the whole ``unit``.
         """
         number = self.task.options["next_sentences"]
         return replace(

@@ -34,7 +34,7 @@ INTERVALS = (0.5, 30)
 class DecodingProgress:
     """Progress bar over the sentences of a run.
 
-    It can also advance before a batch is finished, because a batch of long documents takes long.
+    It can also advance before a batch is finished, because batches of long documents are slow.
 
     Args:
         sentences: number of sentences of the run.
@@ -55,7 +55,7 @@ class DecodingProgress:
         )
 
     def advance(self, sentences: int) -> None:
-        """Count sentences of a batch that is not finished yet."""
+        """Count ``sentences`` more sentences as translated, before their batch is finished."""
         self._in_batch += sentences
         self._bar.update(sentences)
 
@@ -431,7 +431,7 @@ class DocumentSearch:
 
 
 def device_of(models) -> torch.device:
-    """Return the device on which the models of an ensemble are."""
+    """Return the device that holds the models of an ensemble."""
     return next(models[0].parameters()).device
 
 

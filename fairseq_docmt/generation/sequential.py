@@ -55,7 +55,7 @@ class SequentialSearch(DocumentSearch):
         self._cuts = 0
 
     def end(self) -> None:
-        """Log how many sentences lost context because the target positions were filled."""
+        """Log how many sentences lost context because the decoder ran out of target positions."""
         if self._cuts > 0:
             logger.info(
                 "sentences that were translated with less context or none, because the "
@@ -108,7 +108,7 @@ class SequentialSearch(DocumentSearch):
         return shorter
 
     def _translate_as_far_as_possible(self, generator, units) -> List[NBestLists]:
-        """Translate the sentences of each unit until the target positions are filled.
+        """Translate the sentences of each unit until the decoder runs out of target positions.
 
         The first sentence of a unit is always translated.  The translation of a unit stops before
         the first later sentence for which :meth:`_has_room` is False.

@@ -82,7 +82,7 @@ class Translation(NamedTuple):
 
 
 class _Conversion(NamedTuple):
-    """Tokenizer or BPE, with the two methods that fairseq's hub interface calls."""
+    """Tokenizer or BPE with the methods ``encode`` and ``decode``, for fairseq's hub interface."""
 
     encode: Callable[[str], str]
     decode: Callable[[str], str]

@@ -109,7 +109,7 @@ def set_defaults(args, config: type) -> None:
 
 
 def with_defaults(cfg, architecture: Callable) -> Namespace:
-    """Return the options of a model, completed by its architecture function.
+    """Return the options of a model, with missing ones set by its architecture function.
 
     Args:
         cfg: options of the model; None for those that are not given.  ``_name`` may name a variant
@@ -134,7 +134,7 @@ def name_of(cfg) -> str:
 
 
 def completed(cls: type, cfg) -> Namespace:
-    """Return the options of a model, completed by its architecture function and checked.
+    """Return the checked options of a model, with missing ones set by its architecture function.
 
     Args:
         cls: class of the model.
@@ -170,7 +170,7 @@ class ExtendedModel:
 
     @classmethod
     def check_options(cls, args) -> None:
-        """Check the options of a model after they have been completed.
+        """Check the options of a model after missing ones have been set to their defaults.
 
         Some options may be converted in place.  The base class accepts all options.
 

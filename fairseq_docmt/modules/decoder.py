@@ -96,7 +96,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
             x: (B, T, C) embeddings.
             tokens: (B, T) decoder input.
             encoder_out: encoder output.
-            weights_of: index of the layer whose cross attention weights are returned; None to
+            weights_of: index of the layer whose cross-attention weights are returned; None to
                 return no weights.
 
         Returns:
@@ -196,13 +196,13 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
                 the state of this layer before the tokens, one for each group.
             between: function that takes the number of a layer and returns a sublayer to insert
                 between its causal and cross attention, or None.
-            weights_of: index of the layer whose cross attention weights are returned, or None.
+            weights_of: index of the layer whose cross-attention weights are returned, or None.
             **given: further arguments of the layers. If the value is a list, each layer gets one of
                 its items; otherwise all layers get the value.
 
         Returns:
             Three lists: the output of each group; the new states of each layer, one per group; and
-            the (rows, T, S) cross attention weights of each group, averaged over heads. The last
+            the (rows, T, S) cross-attention weights of each group, averaged over heads. The last
             list is empty without ``weights_of``.
         """
         after, weights = [], []

@@ -242,7 +242,11 @@ class GroupTransformerDecoder(SentenceDecoder):
     _layers_built = 0
 
     def layer_built(self, layer):
-        """Add document attention to the self-attention and cross attention of the top layers."""
+        """Add document attention to a newly built layer, if it is one of the top layers.
+
+        The numbers of top layers with it in self-attention and in cross-attention are set
+        separately.
+        """
         top = self.cfg.decoder.layers - self._layers_built
         if top <= self.cfg.decoder_context_layers:
             layer.self_attn.combine()

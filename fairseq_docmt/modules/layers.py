@@ -414,7 +414,7 @@ class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
                 be None.
             between: sublayer to run between causal and cross attention, or None. It maps the states
                 of all groups to new states.
-            weights: list to which the (rows, T, S) cross attention weights of each group, averaged
+            weights: list to which the (rows, T, S) cross-attention weights of each group, averaged
                 over heads, are appended; or None.
             **marks: additional tensors that describe the target tokens; only for a single group.
 

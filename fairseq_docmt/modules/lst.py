@@ -85,11 +85,11 @@ class _LongShortTermAttention(AttentionProjections):
 
 
 class EncoderLSTAttention(EncoderSentenceAttention, _LongShortTermAttention):
-    """Self-attention of source tokens to their own sentence and, in parallel, to all."""
+    """Self-attention to the token's own sentence and, in parallel, to the whole source."""
 
 
 class CausalLSTAttention(CausalSentenceAttention, _LongShortTermAttention):
-    """Causal attention of target tokens to their own sentence and, in parallel, to all."""
+    """Causal attention to the token's own sentence and, in parallel, to the whole target so far."""
 
 
 class LSTEncoderLayer(TransformerEncoderLayerBase):

@@ -210,7 +210,7 @@ def context_sizes(cfg) -> List[int]:
 
 
 class MultiEncoderEncoder(StreamEncoder):
-    """Transformer encoder that also encodes previous source sentences, apart from the current one.
+    """Transformer encoder that encodes previous source sentences separately from the current one.
 
     It has a second encoder for them, unless ``--share-context-encoder`` is given. With
     ``--context-side target``, it reads no previous sentences.

@@ -132,8 +132,8 @@ class Stream(NamedTuple):
     def at_loss(self, x: Tensor) -> Tensor:
         """Select the features at the N positions that contribute to the loss.
 
-        A (rows, T, C) tensor becomes (1, N, C). Without groups of rows, ``x`` is returned
-        unchanged.
+        A (rows, T, C) tensor becomes (1, N, C). If the rows are not divided into groups
+        (:class:`RowGroups`), all positions are kept and ``x`` is returned unchanged.
         """
         if self.row_groups is None:
             return x
@@ -246,7 +246,7 @@ class _Gathered(torch.autograd.Function):
 
 
 class _Scattered(torch.autograd.Function):
-    """Differentiable copy of the groups to their rows and columns in a tensor of zeros."""
+    """Differentiable copy of groups of rows to their rows and columns in a tensor of zeros."""
 
     @staticmethod
     def forward(ctx, groups, shape, *parts):

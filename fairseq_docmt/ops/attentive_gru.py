@@ -90,7 +90,7 @@ def attentive_gru_without_gradients(
 
 
 def _steps(from_input, state, parts: AttentionParts, project, energy):
-    """Run all steps of the GRU, and return what the backward pass needs too.
+    """Run all steps of the GRU; also return intermediate results that the backward pass needs.
 
     The arguments are those of :func:`attentive_gru_without_gradients`.
 

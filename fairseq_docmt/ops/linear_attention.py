@@ -3,8 +3,8 @@
 Two functions, :func:`sincos_features` and :func:`positive_features`, map vectors to features.  The
 dot product of the features of x and y, times :func:`kernel_scale`, estimates the Gaussian kernel
 ``exp(-|x - y|^2 / 2)``.  For vectors of unit length, this kernel equals ``exp(x . y)`` up to a
-factor that cancels in attention.  Only the weights of the keys are multiplied by the scale, which
-is cheaper than scaling all features.
+factor that cancels in attention.  The scale is applied only to keys: to their features, or to the
+weights by which these are multiplied.  This is cheaper than scaling the features of queries too.
 
 Attention: H heads, B batch rows, T queries, S keys, F features, value size D.  Heads come first:
 each head has its own random matrices, so that one batched product serves all rows.

@@ -184,8 +184,8 @@ def _fields(chosen: Optional[str], path: str) -> Dict[str, str]:
 
     Returns:
         ``doc``, ``segment``, ``text`` or ``system`` -> name of the field.  The dictionary is empty
-        if ``chosen`` is None or does not begin with one of these keys and ``=``, like the name of a
-        text.
+        if ``chosen`` is None, or does not begin with one of these keys and ``=``; it is then the
+        name of a text (``FILE#NAME``).
 
     Raises:
         UserError: a later part is not of the form ``KEY=FIELD``, or a key is repeated.

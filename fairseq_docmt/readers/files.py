@@ -18,7 +18,7 @@ GZIP = b"\x1f\x8b"
 
 
 def read_text(path: str) -> str:
-    """Read a UTF-8 file, remove its byte order mark and convert its line ends to line feeds.
+    """Read a UTF-8 file, remove its byte order mark and convert its line endings to LF.
 
     Files compressed with gzip are unpacked; ``-`` is standard input.
 
@@ -64,7 +64,7 @@ def _bytes_of(path: str) -> bytes:
 
 
 def line_end_of(path: str) -> str:
-    r"""Return the line end of a file: ``\r\n`` if all lines end with it, otherwise ``\n``."""
+    r"""Return the line ending of a file: ``\r\n`` if all lines end with it, otherwise ``\n``."""
     content = _bytes_of(path)
     return "\r\n" if 0 < content.count(b"\n") == content.count(b"\r\n") else "\n"
 
@@ -100,7 +100,7 @@ def read_lines(path: str) -> List[str]:
 
 
 def refuse_long(path: str, texts: Iterable[str]) -> None:
-    """Raise a UserError if a text is so long that its line ends are probably missing.
+    """Raise a UserError if a text is so long that its line endings are probably missing.
 
     Args:
         path: path of the file, for the message.

@@ -133,7 +133,7 @@ def refuse_mixed_fields(records: Records, wanted: Wanted) -> None:
     """Refuse records that have their text in different fields, which may be different texts.
 
     Raises:
-        UserError: a record has the text in another field than the records before it.
+        UserError: a record has its text in a different field from the records before it.
     """
     if wanted.fields.get("text", wanted.chosen):
         return

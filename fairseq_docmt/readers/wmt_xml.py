@@ -48,7 +48,7 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
 
 
 def _language(documents, wanted: Wanted) -> Optional[str]:
-    """Return the language that all texts of the wanted role state, or None if they do not agree."""
+    """Return the language declared by all texts of the wanted role; None if they do not agree."""
     tag, _ = ELEMENTS[wanted.role]
     found = {text.get("lang") for element in documents for text in element.findall(tag)}
     return found.pop() if len(found) == 1 else None

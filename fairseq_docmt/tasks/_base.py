@@ -254,8 +254,8 @@ class DocumentTranslationTask(DocumentDataTask):
 
         Raises:
             UserError: ``--merge-src-tgt-embed`` would change the dictionaries, the model does not
-                fit the task or the checkpoint, a probability is outside of [0, 1], or an option of
-                the checkpoint could run a program.
+                fit the task or the checkpoint, a probability is outside of [0, 1], or an option
+                stored in the checkpoint could execute arbitrary code.
         """
         if from_checkpoint:
             check_options(cfg, STORED)
@@ -291,8 +291,8 @@ class DocumentTranslationTask(DocumentDataTask):
         Raises:
             UserError: the criterion duplicates batch rows although they form documents; it
                 regularizes attention between sentences although each row is a single sentence; a
-                probability is outside of [0, 1]; or an option of the checkpoint could run a
-                program.
+                probability is outside of [0, 1]; or an option stored in the checkpoint could
+                execute arbitrary code.
         """
         if self.trained:
             check_options(cfg, STORED)
@@ -312,7 +312,7 @@ class DocumentTranslationTask(DocumentDataTask):
             decoding: value of ``--decoding``; None for the default of the task.
 
         Raises:
-            UserError: the task has no such decoding.
+            UserError: the task has no such decoding method.
         """
         self.search = build_search(self, decoding)
 

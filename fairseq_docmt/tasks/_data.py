@@ -247,7 +247,7 @@ class DocumentDataTask(PreparedTextTask):
         return self._decoding_input.of_corpus(dataset, *args, **kwargs)
 
     def end_if_done(self, dataset: DocumentView, batches: ResumableIterator) -> None:
-        """End a resumed training at once if it has already reached a limit like ``--max-update``.
+        """End a resumed training run at once if it has reached a limit such as ``--max-update``.
 
         Otherwise fairseq would do one more update.
         """

@@ -238,7 +238,7 @@ class DecodingInput:
         """Find the complete sample of a batch, given only the source tokens of the batch.
 
         This is needed because fairseq-interactive passes on only the source tokens.  Each sample
-        can be found once.
+        can be found only once; it is then forgotten.
 
         Args:
             src_tokens: (rows, S) padded source tokens.

@@ -165,8 +165,8 @@ def report_of_optimizer(optimizer) -> None:
 def report_of_model(task, cfg) -> None:
     """Warn about model options that differ from those of the checkpoint that training starts from.
 
-    If training starts anew from a checkpoint, dropout may differ without a warning; if it is
-    resumed, it may not.
+    A new training run that starts from a checkpoint may use different dropout without a warning; a
+    resumed run may not.
 
     Args:
         task: document task.

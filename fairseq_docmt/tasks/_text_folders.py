@@ -263,7 +263,7 @@ def check_examples(view: DocumentView) -> None:
 
 
 class TypedText:
-    """Checks of interactive input, each of which warns only once.
+    """Checks of interactive input for unknown words and missing blank lines; each warns only once.
 
     Args:
         unk: index of ``<unk>``.

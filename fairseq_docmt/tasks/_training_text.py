@@ -61,13 +61,13 @@ def checksum_of_words(dictionary: Dictionary) -> str:
 
 
 def refuse_other_text(stored: Optional[dict], own: dict, languages: bool = True) -> None:
-    """Refuse a checkpoint that was trained on other text than that of the data folder.
+    """Refuse a checkpoint whose training text does not match the text in the data folder.
 
     Args:
         stored: description of the text in the checkpoint, from :func:`describe`; None if it has
             none, which is accepted.
         own: description of the text in the data folder.
-        languages: whether the languages have to agree, too.
+        languages: whether the languages must agree as well.
 
     Raises:
         UserError: languages, direction, dictionaries or preprocessing differ.

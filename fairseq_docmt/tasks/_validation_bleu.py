@@ -73,8 +73,8 @@ class DocumentsInProgress:
 
     Args:
         index: index of the documents and sentences of the split.
-        line_ids: lines of the sentences that will be translated.  A document is complete when those
-            of its sentences that are in these lines are translated.
+        line_ids: lines of the sentences that will be translated.  A document is complete when all
+            of its sentences among these lines have been translated.
     """
 
     def __init__(self, index: DocumentIndex, line_ids: Iterable[int]):

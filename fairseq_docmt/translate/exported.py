@@ -260,10 +260,10 @@ class ExportedTranslator:
         return [self._model.document_start] if self._model.document_start and first == 0 else []
 
     def _spans(self, document: List[List[str]]) -> List[Tuple[int, int]]:
-        """Return which sentences of a document are translated as one sequence.
+        """Return the spans of sentences of a document that are translated as one sequence each.
 
-        For a model of windows, each sentence has a window, which ends with it.  For a model of
-        whole documents, a document is one sequence or, if it is too long, is cut into parts.
+        For a window model, there is one window per sentence, which ends with that sentence.  For a
+        whole-document model, a document is one sequence, or is cut into parts if it is too long.
 
         Returns:
             (first, end) of each window or part: the index of its first sentence and its exclusive
@@ -433,13 +433,13 @@ class ExportedTranslator:
         return max(1, self._model.max_tokens - 1 - len(prefix))
 
     def _make_room(self, document, written, begins: List[int], place: int, search: dict) -> None:
-        """Shorten the context of a sentence if its translations leave no room for another one.
+        """Shorten a sentence's context if the translated context leaves too little room for it.
 
         As in fairseq, a window loses its oldest sentences, and in a document a new part begins.
 
         Args:
             document: subwords of its sentences.
-            written: translations of the sentences before, as subwords.
+            written: translations of the preceding sentences, as subwords.
             begins: first sentence of the window or part of each sentence; changed in place.
             place: index of the sentence.
             search: arguments for CTranslate2's ``translate_batch``.
@@ -459,8 +459,8 @@ class ExportedTranslator:
         Args:
             sources: subwords of windows or parts of documents.
             prefixes: subwords of the translations so far.
-            left: for each source, maximum number of words of the sentence, in addition to the limit
-                in ``search``.
+            left: for each source, maximum number of words of the sentence; the limit in ``search``
+                applies as well.
             is_last: True if the sentences are the last of their sources, so that their translations
                 end with ``</s>``; False if they end with a separator.
             search: arguments for CTranslate2's ``translate_batch``.

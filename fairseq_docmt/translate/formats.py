@@ -206,7 +206,8 @@ def _of_rows(name: str, rows: List[Row]) -> Document:
     """Build a document from its segments, without sorting them by their numbers.
 
     Raises:
-        UserError: two segments have the same number, or segments are not in the order of numbers.
+        UserError: two segments have the same number, or the segments are not in ascending order of
+            their numbers.
     """
     records.refuse_repeated(name, rows)
     for before, row in zip(rows, rows[1:]):

@@ -18,7 +18,7 @@ def fingerprint(values: dict, documents: Iterable[Document]) -> str:
     """Return a checksum by which an interrupted run is recognised when it is repeated.
 
     Args:
-        values: everything except the input that the translations depend on.
+        values: everything that the translations depend on, except the input.
         documents: the input.
     """
     digest = hashlib.sha256(json.dumps(values, sort_keys=True, default=str).encode())

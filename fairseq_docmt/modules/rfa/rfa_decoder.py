@@ -136,12 +136,11 @@ class RFATransformerDecoder(StatefulDecoder):
         return layers, None
 
     def marks(self, tokens, rest):
-        """Return the keyword arguments that the layers need for new tokens, and None.
+        """Return the keyword arguments that the layers need for new tokens, and their shared state.
 
         The arguments are ``separators``, the separator mask of the tokens (None without a gate),
-        and ``matrices``, a list with the random matrices of each layer. The layers share no state:
-        the second result, which would be the shared state after these tokens, is None, and so is
-        ``rest``.
+        and ``matrices``, a list with the random matrices of each layer. The layers share no state,
+        so the state before these tokens, ``rest``, and the state after them are always None.
         """
         separators = self._separators(tokens)
         return {"separators": separators, "matrices": self._draw(self.causal_matrices)}, None

@@ -67,7 +67,10 @@ class Lookup(NamedTuple):
 
     @classmethod
     def of(cls, cache: Cache, sources: Tensor, gate: CacheGate) -> "Lookup":
-        """Compute the products of caches and source states, and project both for the gate.
+        """Prepare all reads of the caches of a batch.
+
+        The dot products of slot keys and source states are computed. For the gate, the source
+        states are projected, and also the slot values unless there are many slots.
 
         Args:
             cache: caches of B documents.
@@ -83,11 +86,11 @@ class Lookup(NamedTuple):
 
     @property
     def has_slot_gates(self) -> bool:
-        """Whether ``gates`` has the projected slot values, in addition to the source states."""
+        """Whether ``gates`` has projected slot values as well as projected source states."""
         return self.gates.size(1) > self.likeness.size(1)
 
     def of_sentences(self, sentences: Tensor) -> "Lookup":
-        """Select the lookups of the sentences with the indices ``sentences``, (n,)."""
+        """Return the lookup restricted to the n sentences with the indices ``sentences``, (n,)."""
         return Lookup(*(x.index_select(0, sentences) for x in self))
 
     def read(self, hidden: Tensor, attention: Tensor, gate: CacheGate):
@@ -220,7 +223,7 @@ class CacheDecoder(GRUDecoder):
         return stream.at_loss(features), extra
 
     def _lookup(self, cache: Cache, state: GRUState) -> Lookup:
-        """Return the :class:`Lookup` of each row, from its cache and its source states.
+        """Prepare the reads of each row (:class:`Lookup`) from its cache and its source states.
 
         The source states of a sentence are repeated for its beams.
         """

@@ -364,7 +364,7 @@ class MemnetDecoder(GRUDecoder):
         return hidden[torch.arange(len(last), device=last.device), last]
 
     def _filled_up(self, readings: Tensor) -> Tensor:
-        """Append zeros to source memory readings, in the place of target memory readings."""
+        """Append zeros to source memory readings, where target memory readings would be."""
         return F.pad(readings, (0, self.readings_size - readings.size(1)))
 
     def recall(self, encoder_out: dict, documents: Tensor, cells=None, own: bool = True) -> Tensor:

@@ -49,8 +49,8 @@ class LengthRatio(nn.Module):
     def of_totals(cls, sources: int, targets: int) -> "LengthRatio":
         """Create a ratio from the token counts of an older checkpoint.
 
-        All training data are counted as a single document. Without target tokens nothing is
-        counted.
+        All training data are counted as a single document. If there are no target tokens, nothing
+        is counted, and :meth:`value` is 1.
 
         Args:
             sources, targets: total numbers of source and target tokens in training.

@@ -183,12 +183,12 @@ class CrossWindowAttention(_WindowAttention):
     def around(self, memory: AttendedSource, centers: Tensor) -> "SourceWindow":
         """Find the source positions that each beam may attend to in one decoding step.
 
-        The result serves all layers.  If there is no window, or if it is as wide as the source, no
-        positions are selected, and the result has only a mask.
+        The result serves all layers.  If there is no window, or if it is as wide as the source, the
+        result does not list positions, but has a mask over the whole source.
 
         Args:
             memory: keys and values of the sources of B sentences.
-            centers: (B * N,) aligned source position of each of N beams per sentence.
+            centers: (B * N,) source position that each beam is aligned to; N beams per sentence.
         """
         bsz, length = memory.keys.size(0), memory.keys.size(2)
         if self.window is None or 2 * self.window + 1 >= length:

@@ -23,7 +23,7 @@ def line_plot(
         up: label of the vertical axis.
         counts: label of the point -> number of segments or items behind its values, in the order of
             the horizontal axis.  Points without a count are left out.
-        dashed: label of the point -> accuracy by chance, drawn as a dashed line; None for no line.
+        dashed: label of the point -> chance accuracy, drawn as a dashed line; None for no line.
 
     Returns:
         An ``<svg>`` element; names and labels are escaped.

@@ -114,7 +114,7 @@ def choose(
 def choose_by_comet(candidates: Candidates, comet: Scorer) -> List[int]:
     """Choose the translation of each sentence by minimum Bayes risk, with COMET as utility.
 
-    All pairs of candidates are scored in one call, because loading the model takes long.
+    All pairs of candidates are scored in one call, because loading the model is slow.
 
     Args:
         candidates: candidates of all sentences, with source.

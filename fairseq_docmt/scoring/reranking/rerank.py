@@ -101,7 +101,8 @@ def read_scores(path: str, candidates: Candidates) -> Table:
         For each sentence, the scores of its candidates.
 
     Raises:
-        UserError: a line is not a finite number, or there is not one line for each candidate.
+        UserError: a line is not a finite number, or the number of lines is not the number of
+            candidates.
     """
     values = []
     for number, line in enumerate(read_lines(path), start=1):

@@ -1,7 +1,8 @@
 """Checks of texts before they are scored; each returns notes for the user.
 
-The checks find translations that are still split into subwords, contain XML entities, are shifted
-against the lines of the reference, are unrelated to it, or lack large parts of a document.
+The checks find texts that are still split into subwords, or that contain XML entities or spaces
+before punctuation.  They also find translations that are partly one line off from the reference or
+are unrelated to it, and documents that are unusually long or short.
 """
 
 import re
@@ -68,7 +69,7 @@ def shift_note(
     index: DocumentIndex,
     place: Callable[[int], str],
 ) -> Optional[str]:
-    """Return a note if segments of a system seem shifted by one line against the reference.
+    """Return a note if segments of a system seem to be one line off from the reference.
 
     This happens if a system merges two sentences and splits another one.  The number of lines is
     then right, but all lines between these places are in the wrong position.
@@ -81,7 +82,7 @@ def shift_note(
         place: function from the index of a segment to its document and number, for the note.
 
     Returns:
-        The note; None if no segments are shifted.
+        The note; None if no segments are one line off.
     """
     words = [[_words(text) for text in side] for side in (system, reference)]
     own = [_overlap(*pair) for pair in zip(*words)]

@@ -321,9 +321,9 @@ class Layout(NamedTuple):
         """Return whether the blank lines of a text may be ends of documents.
 
         The text has as many lines as the test set has sentences, so a blank line is an end of a
-        document or an empty translation.  Blank lines may be ends if the blocks between them are as
-        many as the documents, or if no block is longer than the longest document.  If there are no
-        blank lines, the result is False.
+        document or an empty translation.  Blank lines may be ends of documents if there are as many
+        blocks between them as there are documents, or if no block is longer than the longest
+        document.  If there are no blank lines, the result is False.
         """
         blocks = [len(list(group)) for filled, group in groupby(lines, key=bool) if filled]
         longest = np.diff(self.index.starts).max()
@@ -439,7 +439,7 @@ def without_gaps(documents: Sequence[Document]) -> Tuple[List[Document], List[st
 
 
 def named(names: Sequence[str]) -> str:
-    """Join up to five names into one string; if there are more, add their number."""
+    """Join names into one string; of more than five, give the first five and how many remain."""
     more = len(names) - SHOWN
     return "; ".join(names[:SHOWN]) + (f"; and {more} more" if more > 0 else "")
 

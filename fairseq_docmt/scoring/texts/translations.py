@@ -497,8 +497,8 @@ def language_of(texts: Sequence[Input]) -> Optional[str]:
     """Return the target language, as far as it can be told from the texts or their extensions.
 
     Some formats state the language of a text.  Extensions such as ``.zh`` count only for languages
-    that need another tokenizer than sacreBLEU's 13a.  The first text whose language is known
-    decides.  If there is none, the result is None.
+    that need a tokenizer other than sacreBLEU's 13a.  The first text whose language is known
+    decides; if there is none, the result is None.
     """
     for text in texts:
         ending = text.path.rpartition(".")[2]

@@ -311,7 +311,7 @@ def read_system(path: str, set_name: str, items: int) -> List[str]:
         items: number of items.
 
     Raises:
-        UserError: there is not one translation for each item.
+        UserError: the number of translations is not the number of items.
     """
     text = read_input(path, "system")
     if isinstance(text, Documents):

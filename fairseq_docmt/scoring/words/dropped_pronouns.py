@@ -67,7 +67,7 @@ CHINESE = re.compile(r"[我俺咱]们|你们|(?<![其吉])他们|她们|它们|[
 
 
 class Restored(NamedTuple):
-    """Counts from which the scores for one person (such as I, you, he) or for all persons follow.
+    """Counts that give the scores for one person (such as I, you, he) or for all persons.
 
     Attributes:
         marked: number of dropped pronouns in the source.
@@ -122,8 +122,8 @@ class Dropped(NamedTuple):
     Attributes:
         marked: number of dropped pronouns of each person.  The persons are the keys of ``FORMS``.
         there: number of overt pronouns of each person.
-        left_out: how often each mark occurs that is not counted, because its word is no known
-            pronoun or because it has no suffix such as ``_S``.
+        left_out: number of occurrences of each mark that is not counted: a known pronoun without a
+            suffix such as ``_S``, or another word with a suffix.
     """
 
     marked: Counter
@@ -132,7 +132,7 @@ class Dropped(NamedTuple):
 
 
 def read_marks(sentence: str) -> Dropped:
-    """Count the pronouns of a source sentence whose dropped ones are marked, as in ``<你>_S``."""
+    """Count dropped pronouns, marked as in ``<你>_S``, and overt pronouns of a source sentence."""
     marked: Counter = Counter()
     left_out: Counter = Counter()
 

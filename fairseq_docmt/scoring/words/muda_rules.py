@@ -64,17 +64,20 @@ Tagged = Dict[str, List[str]]
 
 
 class Rules(NamedTuple):
-    """Rules that find context-dependent words of a target language; all words are in lower case.
+    """Rules that find context-dependent words of a target language.
+
+    All words are given in lower case.
 
     Attributes:
         model: name of the spaCy model.
-        lemmas: whether words are inflected, so that the model must give lemmas.
+        lemmas: whether words are compared by lemma, because the language is inflected.  The model
+            must then provide lemmas.
         formality: level of formality (``familiar`` or ``polite``) -> pronouns of this level.
         capital: pronouns of ``formality`` that count only if capitalised, such as German "Sie".
         tenses: tenses that English does not distinguish.
         pronouns: ambiguous source pronoun -> its translations.
-        persons: source pronouns that do not refer to a noun, such as "you".  They are ambiguous
-            even after a noun of their sentence.
+        persons: source pronouns that do not refer to a noun, such as "you".  They count as
+            ambiguous even if a noun precedes them in the same sentence.
         blockers: target pronoun -> other source words that it may translate.  If the source
             sentence has one of them, the pronoun is not counted.
     """

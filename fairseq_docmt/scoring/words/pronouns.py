@@ -53,7 +53,7 @@ class Counts(NamedTuple):
 
     @property
     def f1(self) -> float:
-        """Harmonic mean of precision and recall; 0 if no word is tagged."""
+        """Harmonic mean of precision and recall; 0 if no word is tagged on either side."""
         total = self.hypothesis + self.reference
         return 2 * self.both / total if total else 0.0
 

@@ -63,9 +63,9 @@ class Start(NamedTuple):
     resumes: bool
 
     def limit_reached(self, cfg) -> Optional[str]:
-        """Return the limit at which the training to resume ended, such as ``--max-update 1000``.
+        """Return the limit that the run to be resumed has reached, such as ``--max-update 1000``.
 
-        If no limit was reached, or if training does not resume, None is returned.
+        If it has reached no limit, or if no run is resumed, None is returned.
 
         Args:
             cfg: options of the task.
@@ -304,11 +304,11 @@ def check_fit(model, file: CheckpointFile, arch: str, resumes: bool) -> None:
         model: newly built model; its parameters are overwritten.
         file: checkpoint.
         arch: architecture of the model.
-        resumes: whether the training of the checkpoint is resumed.
+        resumes: whether the training run of the checkpoint is resumed.
 
     Raises:
-        UserError: the parameters do not fit, or the training to resume used an option that no
-            longer exists.
+        UserError: the parameters do not fit, or the run to be resumed used an option that no longer
+            exists.
     """
     if resumes and file.settings.get("model", {}).get("exact_memory_gradient"):
         raise UserError(

@@ -56,7 +56,7 @@ class TagOptions(NamedTuple):
         source, target: names of the source and target language in the tags, such as ``de_DE``.
         symbols: all tags and other symbols that are added to the dictionary, in its order.  They
             come after the words and before the document symbols.
-        unknown: symbols that the pre-trained model lacks.  They are the last ones of ``symbols``.
+        unknown: tags that the pre-trained model lacks.  They are the last ones of ``symbols``.
     """
 
     kind: str
@@ -67,7 +67,7 @@ class TagOptions(NamedTuple):
 
     @property
     def new(self) -> Tuple[str, ...]:
-        """Symbols that the pre-trained model lacks: ``unknown`` and the document symbols."""
+        """Symbols that the pre-trained model lacks: tags in ``unknown``, and document symbols."""
         return (*self.unknown, *DOCUMENT_SYMBOLS)
 
     def record(self) -> dict:
@@ -134,7 +134,7 @@ def chosen(cfg, file: Optional[CheckpointFile]) -> Optional[TagOptions]:
 
     Raises:
         UserError: the options contradict the checkpoint; the languages of the checkpoint's tags are
-            unknown; its tags stand at unsupported places; or options for tags are given for a model
+            unknown; its tags are in unsupported positions; or tag options are given for a model
             without tags.
     """
     given = _given(cfg, "language_tags")
