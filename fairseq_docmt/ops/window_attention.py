@@ -7,9 +7,10 @@ grows linearly with the length and does not depend on the window.
 
 On a GPU, this would launch many small kernels.  Instead, every block of queries gets a copy of the
 keys that it can see, and the blocks become rows of one batch for a single call of torch's fused
-kernel.  Memory still grows linearly with the length: a block of 64 queries copies 64 + 2 w keys and
-has a mask with as many columns.  In self-attention over more than 64 + 2 w keys, this number is
-known in advance for every block, so the CPU need not wait for the GPU to compute it.
+kernel.  Memory still grows linearly with the length: a block of 64 queries copies 64 + 2 w keys
+(64 + w in causal attention) and has a mask with as many columns.  In self-attention over more keys
+than a block can see, every block has the same number of keys, known in advance, so the CPU need not
+wait for the GPU to compute it.
 
 Shapes: B batch rows, H heads, I queries, J keys, head size d.
 """
