@@ -234,7 +234,8 @@ def link(documents: Iterable[Document], subwords: Iterator[Tuple[str, ...]], nam
     """Link ambiguous words to their supporting words in the prepared text.
 
     Args:
-        documents: documents of sentence pairs with marks.
+        documents: documents of sentence pairs in which ambiguous words and their supporting words
+            are marked.
         subwords: pairs of lines of the prepared text, with blank lines between documents.
         name: name of the prepared text in messages.
 
@@ -242,8 +243,8 @@ def link(documents: Iterable[Document], subwords: Iterator[Tuple[str, ...]], nam
         The links of all documents.
 
     Raises:
-        CorpusError: the prepared text does not have the lines of the documents, or lacks more than
-            about a tenth of the marked words.
+        CorpusError: the lines of the prepared text do not correspond to those of the documents, or
+            more than about a tenth of the marked words are not found in it.
     """
     links, line = Links(), 0
     fix = "prepare the text that strip writes, without leaving out lines"

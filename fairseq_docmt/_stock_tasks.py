@@ -35,7 +35,7 @@ class StockTaskCheck(logging.Filter):
         self.split = split
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Check fairseq's configuration when it is logged; always return True, to log it.
+        """Check fairseq's configuration when it is logged; return True, so that it is logged.
 
         If the task is fairseq's default and the source has blank lines, a warning is logged.
 

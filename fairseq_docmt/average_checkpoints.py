@@ -4,8 +4,8 @@
     fairseq-docmt average --inputs FILE FILE ... --output FILE
 
 The output can be used like any other checkpoint to translate, or with --finetune-from-model.
-Everything in it but the parameters, such as the options, is copied from the last input.  It has
-no optimizer state.
+Only the parameters are averaged; everything else, such as the options, is copied from the last
+input.  The output has no optimizer state.
 """
 
 import argparse

@@ -214,8 +214,9 @@ def _words(task, document: Document, sentence: int) -> Dict[str, List[List[str]]
     """Return the tokens of a sentence and of the next one, as labels for a plot.
 
     Returns:
-        ``encoder`` or ``decoder`` -> tokens of the sentence, and tokens of the next one; those of
-        the decoder are its inputs.
+        A dictionary with the keys ``encoder`` and ``decoder``.  Each value is a list of the tokens
+        of the sentence and a list of the tokens of the next one.  For the decoder, they are its
+        input tokens.
     """
     net_input = document.sample["net_input"]
     sides = {

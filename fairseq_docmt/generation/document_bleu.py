@@ -22,7 +22,7 @@ _open: "weakref.WeakSet[DocumentBleuScorer]" = weakref.WeakSet()
 
 
 def announce(sample: dict) -> None:
-    """Tell all scorers from which documents and lines the next texts come.
+    """Tell all open document-level BLEU scorers which documents and lines the next texts are from.
 
     Args:
         sample: batch that is decoded next.  Its entry ``units`` is described in

@@ -48,7 +48,7 @@ class OverlapSearch(JointSearch):
         return results
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
-        """Score the reference of each sentence in the window that ends with it."""
+        """Score the reference of each sentence once, in the window whose last sentence it is."""
         results = []
         for unit in units:
             windows = [

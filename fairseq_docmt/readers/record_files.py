@@ -30,12 +30,34 @@ MOST_LINES = 1000
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 
 
+def _fields(pairs: List[Tuple[str, object]]) -> dict:
+    """Build a JSON object from its fields.
+
+    Raises:
+        ValueError: a field occurs twice, so that one of its values would be lost.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f'the field "{twice}" occurs twice')
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_fields)
+
+
+def _reason(error: Exception) -> str:
+    """Return why a text is not valid JSON, without the place in the text."""
+    return getattr(error, "msg", None) or str(error)
+
+
 def is_jsonl(text: str) -> bool:
     """Return whether the first non-blank line of a text is a JSON object."""
     first = text.lstrip().split("\n", 1)[0]
     try:
         return first.startswith("{") and isinstance(json.loads(first), dict)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return False
 
 
@@ -50,7 +72,7 @@ def is_json(text: str) -> bool:
         return False
     try:
         found, _ = json.JSONDecoder().raw_decode(start)
-    except ValueError:
+    except (ValueError, RecursionError):
         # A broken file of objects is still none of sentences.
         return re.match(r'(\[\s*)?\{\s*"[^"\n]*"\s*:', start) is not None
     return isinstance(found, dict) or any(isinstance(each, (dict, list, str)) for each in found)
@@ -120,16 +142,16 @@ def json_records(text: str, path: str) -> Records:
     """Yield the location (path and line) and the fields of each record in JSON lines.
 
     Raises:
-        UserError: a line is not a JSON object.
+        UserError: a line is not a JSON object, or a field occurs twice in an object.
     """
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         where = f"{path}: line {number}"
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise UserError(f"{where} is not valid JSON ({error.msg})") from None
+            record = _DECODER.decode(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{where} is not valid JSON ({_reason(error)})") from None
         if not isinstance(record, dict):
             raise UserError(f"{where} must be a JSON object with the fields doc_id and text")
         yield where, record
@@ -141,16 +163,17 @@ def json_values(text: str, path: str) -> Records:
     The text is an array of objects, or several objects one after another.
 
     Raises:
-        UserError: the text is not valid JSON, or contains values that are not objects.
+        UserError: the text is not valid JSON, contains values that are not objects, or a field
+            occurs twice in an object.
     """
-    decoder, at, number = json.JSONDecoder(), 0, 0
+    at, number = 0, 0
     blank = re.compile(r"\s*")
     while (at := blank.match(text, at).end()) < len(text):
         try:
-            value, at = decoder.raw_decode(text, at)
-        except json.JSONDecodeError as error:
-            where = f"{path}: line {error.lineno}"
-            raise UserError(f"{where} is not valid JSON ({error.msg})") from None
+            value, at = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError) as error:
+            line = getattr(error, "lineno", text.count("\n", 0, at) + 1)
+            raise UserError(f"{path}: line {line} is not valid JSON ({_reason(error)})") from None
         for record in value if isinstance(value, list) else [value]:
             number += 1
             where = f"{path}: record {number}"

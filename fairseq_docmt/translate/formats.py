@@ -145,7 +145,7 @@ class JsonLines:
     def __init__(self, text: str, path: str, layout: Layout):
         self._path = path
         given = [*record_files.json_records(text, path)]
-        self.records = [record for _, record in given]
+        self._lines = [line.rstrip() for line in text.split("\n") if line.strip()]
         rows: Dict[str, List[Tuple[int, Row]]] = {}
         records.refuse_mixed_fields(given, SOURCE)
         for number, (where, record) in enumerate(given):
@@ -156,12 +156,13 @@ class JsonLines:
 
     def pieces(self, translations: Translations) -> Iterator[str]:
         """Yield the JSON lines with their translations."""
-        for record, (document, first, lines) in zip(self.records, self._of_record):
+        for line, (document, first, lines) in zip(self._lines, self._of_record):
             best = translations(document)[first : first + len(lines)]
-            record = {**record, HYPOTHESIS: "\n".join(found[0].text for found in best)}
+            added: Dict[str, object] = {HYPOTHESIS: "\n".join(found[0].text for found in best)}
             if len(best) == 1 and len(best[0]) > 1:
-                record["nbest"] = [found._asdict() for found in best[0]]
-            yield json.dumps(record, ensure_ascii=False) + "\n"
+                added["nbest"] = [found._asdict() for found in best[0]]
+            # The other fields stay as they are written, whatever numbers and escapes they have.
+            yield f"{line[:-1]}, {json.dumps(added, ensure_ascii=False)[1:]}\n"
 
 
 class Table:

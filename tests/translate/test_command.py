@@ -160,6 +160,17 @@ def test_several_translations_of_a_segment(run, binarised, window_checkpoint, tm
     assert all(r["hypothesis"] == best[0][0] for r, best in zip(found, nbest))
 
 
+def test_other_fields_of_json_lines_stay_as_they_are(run, tmp_path):
+    """Numbers out of range, escapes that are no characters, and other spacing."""
+    given = tmp_path / "in.jsonl"
+    records = ['{"doc_id": "a", "n":1e400, "x": "\\ud800", "source": "w1 w2" }', '{"source":"w2"}']
+    given.write_text("\r\n".join([records[0], records[1].replace("{", '{"doc_id":"b",')]))
+    first, second = run(given, "--nbest", "2").splitlines()
+    assert first.startswith(records[0][:-1] + ', "hypothesis": "')
+    assert second.startswith('{"doc_id":"b","source":"w2", "hypothesis": "')
+    assert all(len(json.loads(line)["nbest"]) == 2 for line in (first, second))
+
+
 def test_two_processes_give_the_same(run, wanted, tmp_path):
     given = tmp_path / "in"
     given.write_text(tiny.text_of(DOCS))

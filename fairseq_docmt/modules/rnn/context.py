@@ -281,7 +281,8 @@ class SourceContextDecoder(GRUDecoder):
         recurrence: class of the lowest layer.
         context_size: size of context states.
         begins_with_context: whether the initial state of the lowest layer also depends on the
-            context: ``tanh(W_s h + W_D D)`` (Wang et al. 2017).
+            context: ``tanh(W_s h + W_D D)`` with the first backward encoder state ``h`` and the
+            context ``D`` (Wang et al. 2017).
     """
 
     def __init__(

@@ -38,8 +38,8 @@ class DocumentLanguageModel:
     Args:
         model: fairseq language model, in evaluation mode.
         dictionary: dictionary of the model.
-        encode: function that preprocesses a sentence like the training text of the model, by
-            tokenizer, truecasing and BPE.
+        encode: function that preprocesses a sentence in the same way as the training text of the
+            model (tokenization, truecasing, BPE).
         context: maximum number of previous sentences to read; None for all.
         max_tokens: maximum number of tokens in a batch, with padding.
     """

@@ -101,10 +101,11 @@ class Layout(NamedTuple):
         return text._replace(documents=filled)
 
     def gaps(self, text: Input) -> Gaps:
-        """Find the segments of the test set that a text lacks or marks as bad.
+        """Return which segments of the test set are missing from a text or marked as bad in it.
 
         Args:
-            text: a text that has all segments, or was completed by :meth:`filled`.
+            text: a text with an entry for every segment of the test set.  An incomplete text must
+                first be completed by :meth:`filled`, which remembers the segments that it adds.
         """
         size = self.index.num_sentences
         missing, bad = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)

@@ -179,7 +179,7 @@ def _bare_document(document: Document, removed: Removed) -> Document:
 
 
 def _bare(lines: List[str], removed: Removed) -> List[str]:
-    """Remove thoughts, code fences, other wrappers and blank lines from a text.
+    """Remove the thoughts of a language model, code fences, other wrappers and blank lines.
 
     Args:
         lines: lines of a document, or of a single segment.

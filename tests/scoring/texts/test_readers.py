@@ -160,6 +160,13 @@ def test_segments_without_numbers(write, text):
     [
         (SEGMENTS + "{\n", "line 4 is not valid JSON"),
         (SEGMENTS + "[1]\n", "line 4 must be a JSON object"),
+        (
+            SEGMENTS + '{"text": "x", "text": "y"}',
+            r'line 4 is not valid JSON \(the field "text" occ',
+        ),
+        (SEGMENTS + '{"a": ' + "[" * 99999, r"line 4 is not valid JSON \(maximum recursion depth"),
+        (SEGMENTS + '{"n": ' + "9" * 9999 + "}", "line 4 "),
+        ('[{"doc_id": 1},\n{"text": "x", "text": "y"}]', r"line 1 is not .* occurs twice"),
         (json_lines({"text": "x"}), 'line 1 has no "doc_id"'),
         (json_lines({"doc_id": 1, "words": "x"}), "line 1 has none of the fields .*FILE#FIELD"),
         (json_lines({"doc_id": 1, "text": None}), 'line 1: "text" must be text, not null'),
