@@ -99,6 +99,7 @@ _ELSEWHERE = (
     *(EMAConfig, FairseqBMUFConfig, InteractiveConfig, OptimizationConfig),
 )
 _WITH_EFFECT = ("max_tokens", "batch_size", "required_batch_size_multiple", "user_dir")
+_WITH_EFFECT += ("tokenizer", "bpe")
 #: option without effect -> what to give in its place
 _IN_PLACE = {
     "nbest": "give it to translate_nbest",
@@ -108,6 +109,7 @@ _IN_PLACE = {
     "fp16": "give the precision fp16",
     "bf16": "give the precision bf16",
     "seed": "in Python, call torch.manual_seed",
+    "task": "it is the task of training; leave it out",
 }
 #: options of the search that take effect when a model is loaded
 OF_LOADING = ("retain_dropout", "retain_dropout_modules")
@@ -177,6 +179,9 @@ class DocumentTranslator:
         refuse_unknown(options, _options_of(files[0]))
         _refuse_without_effect(options)
         _check_types(options)
+        user_dir = options.get("user_dir")
+        if user_dir is not None and not os.path.isdir(user_dir):
+            raise UserError(f"user_dir {user_dir} not found; give the folder of the package")
         # Training may have read several folders, whose dictionaries are the same.
         data = utils.split_paths(data or files[0].settings["task"]["data"])[0]
         if not os.path.isdir(data):
@@ -523,9 +528,9 @@ def _refuse_without_effect(options: Iterable[str]) -> None:
     Raises:
         UserError: an option has no effect; the message says what to give in its place.
     """
-    groups = ("criterion", "optimizer", "lr_scheduler", "scoring", "arch")
-    names = {field.name for config in _ELSEWHERE for field in dataclasses.fields(config)}
-    names = {*names, *groups, "nbest"} - {*_WITH_EFFECT}
+    configs = (*_ELSEWHERE, FairseqConfig)
+    names = {field.name for config in configs for field in dataclasses.fields(config)}
+    names = {*names, "arch", "nbest"} - {*_WITH_EFFECT}
     for name in options:
         if name in names:
             fix = _IN_PLACE.get(name, "leave it out")

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import zlib
 from pathlib import Path
-from typing import Iterable, List
+from typing import Iterable, List, Tuple
 
 from fairseq_docmt.errors import UserError
 
@@ -26,9 +26,18 @@ def read_text(path: str) -> str:
         UserError: the file cannot be read or is not UTF-8, or some of its lines end with a carriage
             return alone and others with a line feed.
     """
+    return read_with_line_end(path)[0]
+
+
+def read_with_line_end(path: str) -> Tuple[str, str]:
+    r"""Read a file as :func:`read_text` does; also return its line ending.
+
+    The line ending is ``\r\n`` if all lines end with it, otherwise ``\n``.
+    """
     text = decoded(_bytes_of(path), path)
     _check_line_ends(text, path)
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    line_end = "\r\n" if 0 < text.count("\n") == text.count("\r\n") else "\n"
+    return text.replace("\r\n", "\n").replace("\r", "\n"), line_end
 
 
 def decoded(content: bytes, path: str) -> str:
@@ -61,12 +70,6 @@ def _bytes_of(path: str) -> bytes:
         raise UserError(f"{path} cannot be unpacked by gzip: {error}") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def line_end_of(path: str) -> str:
-    r"""Return the line ending of a file: ``\r\n`` if all lines end with it, otherwise ``\n``."""
-    content = _bytes_of(path)
-    return "\r\n" if 0 < content.count(b"\n") == content.count(b"\r\n") else "\n"
 
 
 def _check_line_ends(text: str, path: str) -> None:

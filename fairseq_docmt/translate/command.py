@@ -37,7 +37,7 @@ from tqdm import tqdm
 import fairseq_docmt
 from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.readers import read_docids
-from fairseq_docmt.readers.files import files_below, line_end_of, write_text
+from fairseq_docmt.readers.files import files_below, write_text
 from fairseq_docmt.translate.engine import Settings, batches, running
 from fairseq_docmt.translate.exported import SEARCH, has_gpu, is_exported, read_info
 from fairseq_docmt.translate.formats import Document, Layout, Translations, read_source
@@ -57,6 +57,7 @@ OF_OTHER_COMMANDS = {
     "bf16": "; give --precision bf16",
     "skip_invalid_size_inputs_valid_test": "; give --skip-invalid-size-inputs",
     "model_overrides": "; give the options of the model themselves, such as --alignment linear",
+    "task": ", which translates with the task of training; leave it out",
     "print_alignment": ", whose formats have no place for alignments; use fairseq-generate",
     **dict.fromkeys(
         "gen_subset results_path scoring sacrebleu num_shards shard_id quiet log_format "
@@ -145,12 +146,10 @@ class File(NamedTuple):
         source: content of the input, an instance of a class of
             :mod:`fairseq_docmt.translate.formats`.
         target: path of the translation; None for standard output.
-        line_end: line ending of both files.
     """
 
     source: object
     target: Optional[str]
-    line_end: str
 
 
 def main(args: argparse.Namespace, others: List[str]) -> None:
@@ -316,7 +315,7 @@ def _files(args: argparse.Namespace) -> List[File]:
 
 
 def _file(read: Callable, given: Tuple[str, bool], target: Optional[str]) -> File:
-    return File(read(*given), target, "\n" if given[0] == "-" else line_end_of(given[0]))
+    return File(read(*given), target)
 
 
 def _target_language(args: argparse.Namespace) -> Optional[str]:
@@ -446,7 +445,9 @@ def _write(file: File, translations: Translations) -> None:
         translations: function from the number of a document in the file to the translations of its
             segments.
     """
-    pieces = (piece.replace("\n", file.line_end) for piece in file.source.pieces(translations))
+    pieces = (
+        piece.replace("\n", file.source.line_end) for piece in file.source.pieces(translations)
+    )
     if file.target is not None:
         write_text(file.target, "".join(pieces))
         return

@@ -2,8 +2,9 @@
 
 There is a class for each format.  Its instances read the ``documents`` of a file, and ``pieces``
 yields the content of the output file.  ``holds_nbest`` says whether the output can have several
-translations of a segment, ``holds_system`` whether it can name the system.  The format of a file is
-recognised by its content, as in the evaluation commands.
+translations of a segment, ``holds_system`` whether it can name the system, and ``line_end`` is the
+line ending of the file.  The format of a file is recognised by its content, as in the evaluation
+commands.
 """
 
 import copy
@@ -15,7 +16,7 @@ from lxml import etree
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import record_files, records, sgm, unknown_format, wmt_xml
-from fairseq_docmt.readers.files import read_text
+from fairseq_docmt.readers.files import read_with_line_end
 from fairseq_docmt.readers.records import Row, Wanted, numbered_document
 
 #: Field or column of a translation.
@@ -340,7 +341,7 @@ def read_source(
         UserError: the file cannot be read, has no text or is invalid, or its format is not
             supported.
     """
-    text = read_text("/dev/stdin" if path == "-" else path)
+    text, line_end = read_with_line_end("/dev/stdin" if path == "-" else path)
     path = "standard input" if path == "-" else path
     if not text.strip():
         raise UserError(f"{path} has no text to translate")
@@ -363,6 +364,7 @@ def read_source(
     else:
         _refuse_other(text, path)
         found = PlainText(text, path, layout)
+    found.line_end = line_end
     return found
 
 

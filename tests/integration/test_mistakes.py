@@ -1822,6 +1822,16 @@ LOADING = {
     "option of training": Case(
         "lr is for the commands and has no effect here; leave it out", {"lr": [0.1]}
     ),
+    "task": Case(
+        "task is for the commands and has no effect here; it is the task of training; leave it out",
+        {"task": "full_document_translation"},
+    ),
+    "group of options": Case(
+        "generation is for the commands and has no effect here; leave it out", {"generation": {}}
+    ),
+    "package": Case(
+        "user_dir nowhere not found; give the folder of the package", {"user_dir": "nowhere"}
+    ),
     "n-best lists": Case(
         "nbest is for the commands and has no effect here; give it to translate_nbest",
         {"nbest": 2},

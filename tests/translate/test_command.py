@@ -6,6 +6,7 @@ Covers translate/engine.py, translate/formats.py and translate/journal.py.
 import fcntl
 import json
 import os
+import subprocess
 
 import pytest
 import tiny
@@ -315,6 +316,12 @@ MISTAKES = {
         ["--model-overrides", "{}"],
         "--model-overrides has no effect in translate; give the options of the model themselves",
     ),
+    "another task": (
+        "w1\n",
+        ["--task", "full_document_translation"],
+        "--task has no effect in translate, which translates with the task of training; leave it",
+    ),
+    "a package that is not there": ("w1\n", ["--user-dir", "nowhere"], "user_dir nowhere not foun"),
     "fields of other names": (
         '{"id": "a", "source": "w1"}',
         [],
@@ -378,6 +385,15 @@ def test_a_refused_option_leaves_no_file(run, tmp_path, workers):
     with pytest.raises(UserError, match="unknown option lenpan"):
         run(tmp_path / "in", "--out", tmp_path / "out", "--lenpan", "1", "--workers", workers)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_a_pipe_is_read_once(run, tmp_path):
+    (tmp_path / "in").write_bytes(tiny.text_of(DOCS).replace("\n", "\r\n").encode())
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(f"cat {tmp_path}/in > {tmp_path}/pipe", shell=True):
+        run(str(tmp_path / "pipe"), "--out", str(tmp_path / "piped"))
+    run(str(tmp_path / "in"), "--out", str(tmp_path / "out"))
+    assert (tmp_path / "piped").read_bytes() == (tmp_path / "out").read_bytes()
 
 
 @pytest.mark.parametrize("ends", ["\r\n", "\n"])
