@@ -4,6 +4,7 @@ It lies beside the output until all documents are translated.  If the run is int
 one continues from it.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -117,9 +118,20 @@ class Journal:
         self._write({"document": number, "found": document.translations, "notes": document.notes})
 
     def _write(self, record: dict) -> None:
-        self._stream.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
+        """Append a record to the file.
+
+        Raises:
+            UserError: the file cannot be written, for example because the disk is full.
+        """
+        try:
+            self._stream.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
+        except OSError as error:
+            raise UserError(
+                f"{self._path} cannot be written: {error.strerror}; run the same command again to "
+                "continue"
+            ) from None
 
     def close(self, keep: bool) -> None:
         """Close the file, and remove it unless it is still needed.
@@ -129,4 +141,6 @@ class Journal:
         """
         if not (keep and self.found):
             os.remove(self._path)
-        self._stream.close()
+        # What could not be written would be written again.
+        with contextlib.suppress(OSError):
+            self._stream.close()

@@ -6,6 +6,7 @@ Covers translate/engine.py, translate/formats.py and translate/journal.py.
 import fcntl
 import json
 import os
+import resource
 import subprocess
 
 import pytest
@@ -257,6 +258,23 @@ def test_a_run_goes_on_where_it_was(run, tmp_path, monkeypatch):
     out.unlink()
     with pytest.raises(UserError, match="out.partial is no file; remove it to begin anew"):
         run(given, "--out", out)
+
+
+def test_a_full_disk_loses_only_the_document_that_did_not_fit(tmp_path):
+    path, (soft, hard) = str(tmp_path / "out.partial"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    document = Finished([[Hypothesis("w1", -1.0)]], [])
+    journal = Journal(path, "run")
+    journal.add(0, document)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(path) + 9, hard))
+        with pytest.raises(UserError, match="out.partial cannot be written: File too large; run "):
+            journal.add(1, document)
+        journal.close(keep=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    again = Journal(path, "run")
+    assert again.found == {0: document}
+    again.close(keep=False)
 
 
 MISTAKES = {
