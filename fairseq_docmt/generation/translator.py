@@ -142,6 +142,17 @@ class DocumentTranslator:
         # The search has the state of the documents that it translates.
         self._lock = threading.Lock()
 
+    def __reduce__(self):
+        """Refuse to be copied or pickled; fairseq's models cannot be.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError(
+            "a DocumentTranslator cannot be copied or pickled; load it in each process with "
+            "from_pretrained, or share it between threads"
+        )
+
     @classmethod
     def from_pretrained(
         cls,

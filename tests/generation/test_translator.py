@@ -1,7 +1,9 @@
 """The Python interface: several translations, streams of documents, devices."""
 
 import concurrent.futures
+import copy
 import doctest
+import pickle
 import re
 import threading
 
@@ -108,6 +110,12 @@ def test_devices(window_checkpoint):
     half = DocumentTranslator.from_pretrained(str(window_checkpoint), precision="fp16")
     assert {str(p.dtype) for p in half.hub.parameters()} == {"torch.float16"}
     assert [len(document) for document in half.translate(DOCS, beam=2)] == [1, 5, 2, 7]
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])
+def test_a_translator_cannot_be_copied(window_checkpoint, copied):
+    with pytest.raises(UserError, match="cannot be copied or pickled; load it in each process"):
+        copied(DocumentTranslator.from_pretrained(window_checkpoint))
 
 
 @pytest.mark.parametrize(
