@@ -18,7 +18,7 @@ from fairseq.checkpoint_utils import checkpoint_paths, torch_persistent_save
 from torch import Tensor
 
 from fairseq_docmt.checkpoint_file import CheckpointFile, load_state, read_checkpoint
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.tasks._training_text import KEY as TEXT
 
 #: fairseq's names of checkpoints; the group is the number of the epoch or update
@@ -50,11 +50,21 @@ def average(paths: Sequence[str]) -> dict:
 
 
 def _note_other_training(file: CheckpointFile, last: CheckpointFile) -> None:
-    """Print a note if two checkpoints were trained with different ``--seed`` or ``--save-dir``.
+    """Print notes if two checkpoints seem to come from different training runs.
 
-    They then probably belong to different training runs.  This is not an error, because training
-    can be resumed in another folder.
+    A note is printed if their ``--seed`` or ``--save-dir`` differs, and if options of the model
+    differ.  This is not an error, because training can be resumed with other options.
     """
+    options = [of.model_options for of in (file, last)]
+    changed = [name for name in options[1] if options[0].get(name) != options[1][name]]
+    changed = [name for name in changed if not name.endswith(("dropout", "layerdrop"))]
+    if changed:
+        found = [", ".join(f"{flag(name)} {of.get(name)}" for name in changed) for of in options]
+        print(
+            f"note: {file.path} was trained with {found[0]}, {last.path} with {found[1]}; the "
+            "average has the options of the latter",
+            file=sys.stderr,
+        )
     for group, option in (("common", "seed"), ("checkpoint", "save_dir")):
         known = [of.settings.get(group, {}).get(option) for of in (file, last)]
         if known[0] != known[1]:

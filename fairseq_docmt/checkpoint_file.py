@@ -64,6 +64,14 @@ class CheckpointFile(NamedTuple):
         """Name of the model architecture (``--arch``)."""
         return self.settings.get("model", {}).get("arch") or self._setting("model")
 
+    @property
+    def model_options(self) -> Dict[str, Any]:
+        """Options of the model alone; models of fairseq may store the options of all groups."""
+        others = {name for group, of in self.settings.items() if group != "model" for name in of}
+        others |= {*registry.REGISTRIES, "task", "arch", "_name"}
+        stored = self.settings.get("model", {})
+        return {name: value for name, value in stored.items() if name not in others}
+
     def limit_positions(self, cfg) -> None:
         """Lower a task's maximum positions to those used in training, if they are higher.
 

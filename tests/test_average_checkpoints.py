@@ -162,6 +162,18 @@ def test_checkpoints_that_seem_to_be_of_two_trainings(tmp_path, capsys):
         assert capsys.readouterr().err == f"{said} training\n"
 
 
+def test_checkpoints_with_other_options_of_the_model(tmp_path, capsys):
+    paths = []
+    for heads, dropout in ((2, 0.1), (4, 0.3)):
+        paths.append(made_up(tmp_path / f"{heads}.pt", w=torch.ones(2)))
+        state = torch.load(paths[-1])
+        state["cfg"]["model"].update(heads=heads, dropout=dropout)
+        torch.save(state, paths[-1])
+    average(paths)
+    said = f"note: {paths[0]} was trained with --heads 2, {paths[1]} with --heads 4; the average"
+    assert capsys.readouterr().err == f"{said} has the options of the latter\n"
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

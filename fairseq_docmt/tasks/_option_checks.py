@@ -7,7 +7,6 @@ from typing import Iterable, List
 
 import torch
 from fairseq.data.data_utils import post_process
-from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from omegaconf import OmegaConf
 
@@ -156,8 +155,8 @@ def report_of_optimizer(optimizer) -> None:
         stored = tuple(used[name]) if isinstance(used.get(name), list) else used.get(name, value)
         if name != "lr" and stored != value:
             logger.warning(
-                "training goes on with %s %s of the checkpoint, not %s; to change it, give "
-                "--optimizer-overrides \"{'%s': ...}\"",
+                "training goes on with %s %s, from the checkpoint or --optimizer-overrides, not "
+                "with %s; to change it, give --optimizer-overrides \"{'%s': ...}\"",
                 *(name, stored, value, name),
             )
 
@@ -175,14 +174,10 @@ def report_of_model(task, cfg) -> None:
     if task.start is None:
         return
     resumes = task.start.resumes
-    settings = task.start.file.settings
-    # Models of fairseq may store the options of all groups.
-    others = {name for group in settings if group != "model" for name in settings[group]}
-    others |= {*REGISTRIES, "task", "arch", "_name"}
     changed = [
         f"{flag(name)} {plain(getattr(cfg, name))} (before: {before})"
-        for name, before in settings.get("model", {}).items()
-        if name not in others and hasattr(cfg, name) and plain(getattr(cfg, name)) != before
+        for name, before in task.start.file.model_options.items()
+        if hasattr(cfg, name) and plain(getattr(cfg, name)) != before
         if resumes or not name.endswith(("dropout", "layerdrop"))
     ]
     if changed:

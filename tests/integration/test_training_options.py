@@ -198,10 +198,9 @@ def test_options_of_an_optimizer_that_a_resumed_training_does_not_take(binarised
     tiny.train(binarised, tmp_path, *WINDOWS, *others, "--lr", "0.02", updates=4)
     named = [record.message for record in caplog.records if record.levelname == "WARNING"]
     assert named == [
-        "training goes on with betas (0.9, 0.999) of the checkpoint, not (0.9, 0.98); to change "
-        "it, give --optimizer-overrides \"{'betas': ...}\"",
-        "training goes on with weight_decay 0.1 of the checkpoint, not 0.2; to change it, give "
-        "--optimizer-overrides \"{'weight_decay': ...}\"",
+        f"training goes on with {used}, from the checkpoint or --optimizer-overrides, not with "
+        f"{given}; to change it, give --optimizer-overrides \"{{'{used.split()[0]}': ...}}\""
+        for used, given in (("betas (0.9, 0.999)", "(0.9, 0.98)"), ("weight_decay 0.1", "0.2"))
     ]
     caplog.clear()
     tiny.train(binarised, tmp_path, *WINDOWS, *decay, updates=6)
