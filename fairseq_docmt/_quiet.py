@@ -90,10 +90,10 @@ class _WithoutDumps(logging.Filter):
         self.cfg = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return True if a record is to be logged, and False if it is to be dropped.
+        """Drop listings of the configuration and of the model; return True for all other records.
 
-        The text of :func:`scored_text` is appended to the message of ``fairseq-generate`` that
-        begins with "Translated".
+        The message of ``fairseq-generate`` that begins with "Translated" is extended by the text
+        that :func:`scored_text` returns.
         """
         kind = type(record.msg).__name__
         if kind == "DictConfig":

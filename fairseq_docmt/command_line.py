@@ -73,6 +73,8 @@ def main() -> None:
         raise UserError(f"{name} is no command; {fix}")
     sys.argv = [f"fairseq-docmt {name}", *words]
     if name == USER_DIR:
+        if not {*words} <= {"-h", "--help"}:
+            raise UserError(f"{USER_DIR} takes no arguments; leave out {' '.join(words)}")
         print(PACKAGE)
     elif name == PREPARE:
         with quietly():

@@ -19,6 +19,11 @@ def test_the_directory_for_user_dir():
         assert found.stdout == f"{tiny.USER_DIR}\n"
 
 
+def test_the_directory_for_user_dir_has_no_options():
+    with pytest.raises(UserError, match="user-dir takes no arguments; leave out x y"):
+        tiny.run_main(command_line.main, "user-dir", "x", "y")
+
+
 def test_the_list_of_commands():
     listed = tiny.run_main(command_line.main)
     assert listed == tiny.run_main(command_line.main, "--help")

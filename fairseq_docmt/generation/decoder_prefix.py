@@ -256,12 +256,17 @@ class GrowingDocuments:
         return output
 
     def read(self, tokens: Tensor, encoder_out: dict) -> DecoderPrefix:
-        """Let the decoder read the target of each document so far, and return the resulting prefix.
+        """Let the decoder read all target tokens so far, and return what it keeps of them.
+
+        Only tokens that are new since the previous call, or whose states have changed, are read.
 
         Args:
             tokens: (documents, tokens) all target tokens so far, right-padded.  Each row begins
                 with the tokens that its document had in the previous call.
             encoder_out: result of :meth:`encode` for the same documents.
+
+        Returns:
+            The tokens, their features and the decoder's incremental state after them.
         """
         settled = self._settled
         if settled is not None:

@@ -94,7 +94,9 @@ class DocumentEncoder(Protocol):
 
 
 class DocumentDecoder(Protocol):
-    """Optional attributes and methods of a decoder.
+    """Attributes and methods that the document tasks and searches use if a decoder has them.
+
+    A decoder need not inherit from this class.
 
     Attributes:
         has_attention_weights: whether the decoder returns attention weights while decoding.

@@ -34,13 +34,16 @@ class BeamRows(NamedTuple):
 def split_order(order: Tensor, bsz: int, beams: int) -> BeamRows:
     """Split a new order of ``bsz * beams`` rows into an order of sentences and an order of beams.
 
-    Beam search never mixes rows of different sentences. If an order mixes them nevertheless, each
-    row becomes a sentence with one beam.
+    Beam search reorders beams within a sentence, and reorders or drops whole sentences. In any
+    other order of rows, each row is treated as a sentence with one beam.
 
     Args:
         order: (rows,) former index of each row.
         bsz: current number of sentences.
         beams: current number of beams of each sentence; 1 before beam search starts.
+
+    Returns:
+        The two orders and the number of beams, see :class:`BeamRows`.
     """
     sentences = torch.arange(bsz, device=order.device)
     if beams == 1:

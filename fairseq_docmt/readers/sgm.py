@@ -48,9 +48,9 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
     """Read the source, a reference or the output of a system from an SGM file.
 
     Raises:
-        UserError: the file has no set of the wanted role or name, or several and none is named; two
-            documents have the same id; segment numbers are incomplete or repeated; or the file is
-            damaged, see :func:`documents_of`.
+        UserError: the file has no set with the wanted role or name, or it has several sets with the
+            role and the user named none; two documents have the same id; segment numbers are
+            incomplete or repeated; or the file is damaged, see :func:`documents_of`.
     """
     documents = documents_of(text, path)
     kinds = {document.kind for document in documents}

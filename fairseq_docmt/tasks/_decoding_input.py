@@ -303,9 +303,9 @@ class DecodingInput:
                 f"{problem}; split it, cut it with --truncate-source, or leave it untranslated "
                 "with --skip-invalid-size-inputs-valid-test"
             )
-        logger.warning(
-            "%s; it and %d others get an empty translation", problem, len(units.too_long) - 1
-        )
+        others = len(units.too_long) - 1
+        and_others = f" and {others} others get" if others > 0 else " gets"
+        logger.warning("%s; it%s an empty translation", problem, and_others)
 
 
 def _check_constraints(packed: Tensor, symbols: Symbols, lines_before: int) -> None:

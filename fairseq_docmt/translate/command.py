@@ -40,7 +40,7 @@ from fairseq_docmt.readers import read_docids
 from fairseq_docmt.readers.files import files_below, write_text
 from fairseq_docmt.translate.engine import Settings, batches, running
 from fairseq_docmt.translate.exported import SEARCH, has_gpu, is_exported, read_info
-from fairseq_docmt.translate.formats import Document, Layout, Translations, read_source
+from fairseq_docmt.translate.formats import Document, Layout, PlainText, Translations, read_source
 from fairseq_docmt.translate.journal import Journal, fingerprint
 
 #: device -> documents and segments that are translated side by side, and tokens of a batch
@@ -293,11 +293,15 @@ def _files(args: argparse.Namespace) -> List[File]:
     docids = read_docids(args.docids) if args.docids else None
     language = _target_language(args)
 
+    with_blanks: List[str] = []
+
     def read(path: str, whole: bool) -> object:
         layout = Layout(whole or args.split_sentences is not None, docids)
         found = read_source(path, layout, args.input_format == "text", args.system, language)
         if args.nbest > 1 and not found.holds_nbest:
             raise UserError(f"--nbest {args.nbest} needs JSON lines as input, and {path} is not")
+        if whole and isinstance(found, PlainText) and found.has_blank_lines:
+            with_blanks.append(path)
         return found
 
     if not several:
@@ -311,7 +315,14 @@ def _files(args: argparse.Namespace) -> List[File]:
         if target in targets:
             raise UserError(f"{path} and {targets[target][0]} have the same name; rename one")
         targets[target] = path, whole
-    return [_file(read, given, _new(target, args)) for target, given in targets.items()]
+    files = [_file(read, given, _new(target, args)) for target, given in targets.items()]
+    if with_blanks:
+        print(
+            f"note: {len(with_blanks)} files have blank lines ({with_blanks[0]}), which do not end "
+            "documents here: each file of a folder is one document",
+            file=sys.stderr,
+        )
+    return files
 
 
 def _file(read: Callable, given: Tuple[str, bool], target: Optional[str]) -> File:
@@ -427,6 +438,17 @@ def _run(files, documents, journal, settings, args, size) -> None:
         for file in files:
             _write(file, partial(lambda first, number: translations_of(first + number), first))
             first += len(file.source.documents)
+        if args.nbest > 1:
+            _warn_without_nbest(sum(file.source.without_nbest for file in files))
+
+
+def _warn_without_nbest(records: int) -> None:
+    if records > 0:
+        print(
+            f"warning: {records} records have no nbest: they have several lines, were cut into "
+            "sentences, or have only one translation",
+            file=sys.stderr,
+        )
 
 
 def _segments(documents: Iterable[Tuple[int, Document]]) -> int:

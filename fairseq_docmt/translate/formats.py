@@ -98,6 +98,11 @@ class PlainText:
         for number, line in enumerate(self.lines):
             self._add(line.strip(), f"{path}: line {number + 1}", layout, number)
 
+    @property
+    def has_blank_lines(self) -> bool:
+        """Whether there are blank lines between lines of text."""
+        return "\n\n" in "\n".join(map(str.strip, self.lines)).strip()
+
     def _add(self, segment: str, place: str, layout: Layout, number: int) -> None:
         ids, first = layout.docids, not self.documents
         if ids is not None:
@@ -136,6 +141,9 @@ class JsonLines:
         text, path: see :class:`PlainText`.
         layout: not used.
 
+    Attributes:
+        without_nbest: number of records written so far without the field ``nbest``.
+
     Raises:
         UserError: the records are invalid, or one has the field ``hypothesis`` already.
     """
@@ -147,6 +155,7 @@ class JsonLines:
         self._path = path
         given = [*record_files.json_records(text, path)]
         self._lines = [line.rstrip() for line in text.split("\n") if line.strip()]
+        self.without_nbest = 0
         rows: Dict[str, List[Tuple[int, Row]]] = {}
         records.refuse_mixed_fields(given, SOURCE)
         for number, (where, record) in enumerate(given):
@@ -162,6 +171,8 @@ class JsonLines:
             added: Dict[str, object] = {HYPOTHESIS: "\n".join(found[0].text for found in best)}
             if len(best) == 1 and len(best[0]) > 1:
                 added["nbest"] = [found._asdict() for found in best[0]]
+            else:
+                self.without_nbest += 1
             # The other fields stay as they are written, whatever numbers and escapes they have.
             yield f"{line[:-1]}, {json.dumps(added, ensure_ascii=False)[1:]}\n"
 

@@ -136,12 +136,14 @@ def test_text_with_document_ids(run, wanted, tmp_path):
     assert lines == [line for document in wanted for line in document]
 
 
-def test_a_folder_has_a_document_in_each_file(run, wanted, tmp_path):
+def test_a_folder_has_a_document_in_each_file(run, wanted, tmp_path, capsys):
     for name, document in zip(("1.txt", "more/2.txt", "more/3.txt", "x.txt"), DOCS):
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / name).write_text("\n\n".join(document))
     (tmp_path / "in" / ".hidden").write_text("\n")
     run(tmp_path / "in", "--out", tmp_path / "out")
+    note = f"note: 3 files have blank lines ({tmp_path}/in/more/2.txt), which do not end documents"
+    assert note in capsys.readouterr().err
     found = sorted(p for p in (tmp_path / "out").rglob("*") if p.is_file())
     assert [p.read_text().split("\n\n") for p in found] == wanted
     assert not (tmp_path / "out.partial").exists()
@@ -160,6 +162,18 @@ def test_several_translations_of_a_segment(run, binarised, window_checkpoint, tm
     nbest = [[tuple(each.values()) for each in record["nbest"]] for record in found]
     assert nbest == [wanted[f"H-{row}"] for row in tiny.rows_of(DOCS)]
     assert all(r["hypothesis"] == best[0][0] for r, best in zip(found, nbest))
+
+
+def test_records_without_several_translations_are_counted(run, tmp_path, capsys):
+    given = tmp_path / "in.jsonl"
+    records = [{"doc_id": "a", "source": "w1 w2"}, {"doc_id": "b", "source": "w1 w2\nw3"}]
+    given.write_text("".join(json.dumps(record) + "\n" for record in records))
+    found = [json.loads(line) for line in run(given, "--nbest", "2").splitlines()]
+    assert ["nbest" in record for record in found] == [True, False]
+    assert "warning: 1 records have no nbest: they have several lines" in capsys.readouterr().err
+    given.write_text(json.dumps(records[0]) + "\n")
+    run(given, "--nbest", "2")
+    assert "have no nbest" not in capsys.readouterr().err
 
 
 def test_other_fields_of_json_lines_stay_as_they_are(run, tmp_path):

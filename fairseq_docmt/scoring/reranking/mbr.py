@@ -71,8 +71,8 @@ def best(hypotheses: List[str], references: List[str], utility: Utility) -> int:
     scores = utility([one for one, _ in pairs], [other for _, other in pairs])
     table = np.reshape(scores, (len(distinct), len(counts)))
     expected = table @ np.array(list(counts.values())) / len(references)
-    # Of candidates with the same text, the index is that of the first, which the model prefers.
-    return hypotheses.index(distinct[int(np.argmax(expected))])
+    # Of candidates with the same text or score, the first is chosen, which the model prefers.
+    return hypotheses.index(distinct[int(np.argmax(expected.round(9)))])
 
 
 def choose(

@@ -440,7 +440,7 @@ def without_gaps(documents: Sequence[Document]) -> Tuple[List[Document], List[st
 
 
 def named(names: Sequence[str]) -> str:
-    """Join names into one string; of more than five, give the first five and how many remain."""
+    """Join names into one string; only the first five are named, the others are counted."""
     more = len(names) - SHOWN
     return "; ".join(names[:SHOWN]) + (f"; and {more} more" if more > 0 else "")
 

@@ -94,6 +94,12 @@ def test_context_of_any_length_decides():
     assert len(set(map(tuple, found))) == 4
 
 
+def test_the_first_of_equal_candidates_is_chosen():
+    """Sums that differ only by rounding are equal."""
+    utility = lambda ones, others: [{"a": 0.3, "b": 0.1 + 0.2}[one] for one in ones]  # noqa: E731
+    assert mbr.best(["a", "b"], ["a", "b"], utility) == 0
+
+
 def test_frequent_candidates_count_more():
     utility = mbr.UTILITIES["chrf"](None)
     assert mbr.best(["x y", "a b", "a c"], ["x y", "a b", "a c"], utility) != 0
