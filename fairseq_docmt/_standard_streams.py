@@ -1,4 +1,4 @@
-"""Standard streams of commands: UTF-8 in any locale, and a quiet end when no reader is left.
+"""Standard streams of commands: UTF-8 in any locale, and no error if nobody reads the output.
 
 data_prep has a copy, because its scripts do not import the package.
 """

@@ -3,7 +3,7 @@
     fairseq-docmt gradient-attribution DATA --path CHECKPOINT --out FOLDER
 
 Feng et al. (2022), section 5.2 and figure 4, take the gradient of a sentence's loss with respect to
-the embeddings of earlier sentences, and plot its norm by the distance of the two sentences, in
+the embeddings of earlier sentences, and plot its norm by the distance between the two sentences, in
 ranges of ten.  Here the gradient is taken with respect to the embedding of each token occurrence.
 The paper uses rows of the embedding matrix instead and has to exclude repeated words.  Norms are
 averaged over the tokens of both sides, over sentences and over documents.

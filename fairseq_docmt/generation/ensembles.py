@@ -142,7 +142,7 @@ class ShallowFusion(nn.Module):
         return net_output
 
     def _read(self, tokens: Tensor) -> Tensor:
-        """Read the context and all hypotheses from the beginning.
+        """Let the language model read the context and all hypotheses from the beginning.
 
         In the first step all hypotheses of a row are identical, so each row is read only once.
 

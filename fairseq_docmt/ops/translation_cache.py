@@ -99,7 +99,7 @@ def _choose_slots(cache: Cache, words: Tensor, written: Tensor, overwrite: bool)
 
     Returns:
         (B, T) slots; (B, T) share of the slot's old contents that remains after writing each token;
-        (B, I) words and (B, I) ages of the cache after the sentence.
+        (B, I) words and (B, I) ages of the I slots of the cache after the sentence.
     """
     held, ages = cache.words.clone(), cache.ages.clone()
     clock = ages.amax(dim=1, keepdim=True) + written.cumsum(dim=1)

@@ -84,7 +84,10 @@ class StoredOptions:
         return {**self.chosen(), **stored}
 
     def _of_another_task(self) -> Dict[str, Any]:
-        """Return the options for a checkpoint that stores none, such as one of a stock task."""
+        """Return the options to assume for a checkpoint of another task, which stores none of them.
+
+        They are options of single sentences, unless the user has given other values.
+        """
         values = {**self.chosen(), **self.sentence_level, **self.given}
         if self.loaded is not None:
             self._check_ensemble(values)

@@ -359,8 +359,9 @@ def _table_of_comparison(compared: Dict[str, Comparison]) -> Table:
 def _signature(name: str, args, result: SetResult) -> str:
     """Return the settings behind the results of a set as one string, like sacreBLEU's signatures.
 
-    With ``--losses``, another program has chosen the context, so the signature does not give it.
-    The protocol is then given only if it determines how candidates with the same text are treated.
+    With ``--losses``, another program has chosen the context and computed the scores, so the
+    signature has no context.  It then has the value of ``--protocol`` only if the protocol decides
+    how candidates with the same text are judged.
     """
     parts = [f"set:{name}", f"items:{len(result.items)}"]
     if not args.losses or PROTOCOLS[args.protocol].equal != "merged":

@@ -26,7 +26,7 @@ class Item(NamedTuple):
     """A source document and candidate translations, one of which is correct.
 
     Attributes:
-        source: sentences: previous context, the current sentence, and following context.
+        source: sentences of the previous context, the current sentence, and following context.
         candidates: translations, each with as many sentences as the source.
         correct: index of the correct candidate, from 0.
         labels: properties by which results are grouped, e.g. ``{"phenomenon": "deixis", "distance":

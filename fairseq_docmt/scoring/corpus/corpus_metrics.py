@@ -118,7 +118,7 @@ class MetricResult(NamedTuple):
         tests: name of the test -> system -> comparison with the first system, the baseline.
         segments: system -> (sentences,) scores, for COMET, doc-COMET and scores read from files.
             Empty for other metrics.
-        groups: name of a group of segments -> system -> score.  Beside the systems, the key
+        groups: name of a group of segments -> system -> score.  In addition to the systems, the key
             ``segments`` holds the size of the group.  Empty without the option ``--by``.
     """
 

@@ -73,7 +73,7 @@ class TagOptions(NamedTuple):
     def record(self) -> dict:
         """Return these options as a dictionary to store in the checkpoints of a training run.
 
-        In it, ``unknown`` is empty, because the trained model has all symbols.
+        Its entry ``unknown``, for tags that the model lacks, is empty, because training adds them.
         """
         return {**self._asdict(), "unknown": []}
 
