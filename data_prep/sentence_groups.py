@@ -24,8 +24,8 @@ def read_groups(source: str, target: str, mark: str) -> Iterator[Document]:
         mark: separator between the sentences of a line.
 
     Raises:
-        CorpusError: the separator is blank or does not occur in the files, or the two sides differ in
-            their number of lines or in the number of sentences on a line.
+        CorpusError: the separator is blank or does not occur in the files, or the two sides differ
+            in their number of lines or in the number of sentences on a line.
     """
     separator, marked, warned = _separator(mark), False, False
     for number, pair in enumerate(paired_lines(source, target), start=1):

@@ -40,9 +40,9 @@ class TextForm(NamedTuple):
     sentencepiece: Optional[str] = None
 
     def record(self) -> Dict[str, Optional[str]]:
-        """Return the tokenizer and the checksums of all models, as checkpoints store them.
+        """Return what checkpoints store: the tokenizer, and checksums of truecaser and subwords.
 
-        The checksums show later whether other text was preprocessed with the same models.
+        By the checksums, other text can be refused later if it was preprocessed in another way.
         """
         models = {"truecaser": self.truecaser, "bpe_codes": self.bpe_codes}
         if self.sentencepiece:  # records of older checkpoints have no such key

@@ -85,11 +85,11 @@ class _LongShortTermAttention(AttentionProjections):
 
 
 class EncoderLSTAttention(EncoderSentenceAttention, _LongShortTermAttention):
-    """Self-attention to the token's own sentence and, in parallel, to the whole source."""
+    """Self-attention of each token to its own sentence and, in parallel, to the whole source."""
 
 
 class CausalLSTAttention(CausalSentenceAttention, _LongShortTermAttention):
-    """Causal attention to the token's own sentence and, in parallel, to the whole target so far."""
+    """Causal attention of each token to its own sentence and, in parallel, to all before it."""
 
 
 class LSTEncoderLayer(TransformerEncoderLayerBase):

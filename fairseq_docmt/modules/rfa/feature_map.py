@@ -36,16 +36,17 @@ class FeatureOptions(NamedTuple):
 
 
 class SharedMatrices(nn.Module):
-    """Pool of random matrices shared by all layers, as in the authors' code.
+    """Pool of random matrices from which all layers draw, as in the authors' code.
 
-    In training, each forward pass draws a different matrix for every head of every layer. Otherwise
-    the first matrices of the pool are used.
+    In training, each forward pass draws a different matrix for every head of every layer. Outside
+    of training, the first matrices of the pool are used: one for each head of each layer or, with
+    ``same``, one for each head, used in all layers.
 
     Args:
         layers, heads: number of layers, and of attention heads in each.
         head_dim: size of queries and keys of a head.
         options: see :class:`FeatureOptions`.
-        same: whether all layers use the same matrices outside of training (authors' code).
+        same: whether all layers use the same matrices outside of training, as in the authors' code.
     """
 
     def __init__(

@@ -30,13 +30,18 @@ class Run(NamedTuple):
 
 
 def runs(text: str, reference: str, other: Optional[str] = None) -> List[Run]:
-    """Split a translation into stretches of words that other texts have, or lack.
+    """Split a translation into stretches of words with the same marks.
+
+    A word is marked ``off`` if it is not in the reference, and ``changed`` if it is not in the
+    other translation.
 
     Args:
-        text: translation; the stretches joined give exactly this text.
-        reference: reference translation; words that it lacks are marked ``off``.
-        other: translation by another system; words that it lacks are marked ``changed``.  None for
-            no comparison.
+        text: translation to split.
+        reference: reference translation.
+        other: translation by another system; None for no comparison.
+
+    Returns:
+        The stretches in order; their texts joined are exactly ``text``.
     """
     tokens = _TOKEN.findall(text)
     off = _missing(tokens, reference)

@@ -263,7 +263,13 @@ def from_reference(texts: Translations) -> List[Dropped]:
 
 
 def marks_of(texts: Translations) -> List[Dropped]:
-    """Count the dropped and overt pronouns of each source sentence, given marks such as ``<你>_S``.
+    """Count the dropped and the overt pronouns of each source sentence.
+
+    In the source, dropped pronouns have been put back with marks, as in ``<你>_S``; all other
+    pronouns are overt.
+
+    Returns:
+        The counts of each source sentence, see :class:`Dropped`.
 
     Raises:
         UserError: no pronoun is marked.
