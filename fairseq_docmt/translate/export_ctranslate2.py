@@ -3,8 +3,8 @@ r"""Export a model to CTranslate2, an engine for deployment.
     fairseq-docmt export-ctranslate2 --model checkpoint_best.pt --out model.ct2 --quantization int8
     fairseq-docmt translate --model model.ct2 talk.txt --out talk.de
 
-The output folder has all that translation needs: parameters, vocabularies, tokenizer and BPE.  Only models
-of fairseq's transformer architecture that were trained on windows or full documents can be
+The output folder has all that translation needs: parameters, vocabularies, tokenizer and BPE.  Only
+models of fairseq's transformer architecture that were trained on windows or full documents can be
 exported.  CTranslate2 does not have the parts that other models need.
 """
 
