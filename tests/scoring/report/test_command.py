@@ -6,6 +6,7 @@ Covers scoring/report/difference.py, scoring/report/plots.py and scoring/words/t
 import base64
 import hashlib
 import html
+import itertools
 import json
 import re
 import shutil
@@ -19,6 +20,7 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring.report import command
 from fairseq_docmt.scoring.report import difference as _difference
 from fairseq_docmt.scoring.report.difference import Run, runs
+from fairseq_docmt.scoring.report.plots import line_plot
 from fairseq_docmt.scoring.texts.translations import Translations
 from fairseq_docmt.scoring.words import tags
 
@@ -330,6 +332,18 @@ def test_points_show_what_is_behind_them_and_need_twenty(scoring, write, tmp_pat
     assert "BLEU by place in the document: tok:13a" in out.read_text()
     scoring(*arguments, "2")
     assert "<svg" not in out.read_text()
+
+
+def test_a_line_of_a_plot_has_the_name_of_its_system():
+    plot = line_plot({"one": {"a": 1.0, "b": 2.0}, "_two": {"a": 2.0}}, "x", "y", {"a": 1, "b": 2})
+    texts = re.findall(r">([^<]+)</text>", plot)
+    assert {"one", "_two"} <= {*texts}
+
+
+def test_marks_of_a_cell():
+    found = [Run("a", *flags) for flags in itertools.product((False, True), repeat=2)]
+    assert command._cell(found) == [["a", 0], ["a", 2], ["a", 1], ["a", 3]]
+    assert command._cell(found[:1]) == "a"
 
 
 def test_of_long_texts_only_unknown_words_are_marked(monkeypatch):

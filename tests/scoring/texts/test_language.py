@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from fairseq_docmt.document_index import DocumentIndex
+from fairseq_docmt.scoring.texts import checks
+
 WORDS = "one two three four five six seven eight nine ten eleven twelve".split()
 REFERENCE = [f"the {word} is {word[::-1]} here" for word in WORDS]
 CHINESE = ["他昨天来了，我没有看见他。", "这本书很好看，我们都很喜欢。"]
@@ -130,6 +133,20 @@ def test_shifted_lines_are_named(shown):
     for reference, system, first in ((REFERENCE, split, 4), (split, REFERENCE, 4)):
         (note,) = shown(reference, system)["notes"]
         assert note.startswith(place.format(first))
+
+
+@pytest.mark.parametrize("step, first, end", [(1, 0, 2), (-1, 4, 6)])
+def test_lines_are_not_compared_with_those_of_other_documents(step, first, end):
+    """Three lines in a row fit their neighbours, but one of these is in another document."""
+    reference = [f"word{n} line{n} text{n}" for n in range(9)]
+    system = ["x", "y", "z"] * 3
+    for line in range(first, end + 1):
+        system[line] = reference[line + step]
+    places = lambda cut: checks.shift_note("s", system, reference, cut, str)  # noqa: E731
+    assert "segments from" in places(DocumentIndex.from_sizes([2] * 9))
+    border = first if step < 0 else end + 1
+    cut = DocumentIndex.from_sizes([2] * border + [1] + [2] * (9 - border))
+    assert cut.num_documents == 2 and places(cut) is None
 
 
 def test_lines_that_resemble_their_neighbours_are_not_shifted(shown):

@@ -222,6 +222,15 @@ def test_documents_of_unusual_length(factor, noted):
     )
 
 
+@pytest.mark.parametrize(
+    "ratios, noted", [([0.6], False), ([0.6, 0.6], False), ([0.4, 0.4], True), ([0.3] * 3, False)]
+)
+def test_one_or_two_documents_are_compared_with_the_length_of_the_reference(ratios, noted):
+    system = ["y" * int(1000 * ratio) for ratio in ratios]
+    note = checks.length_note("s", system, ["x" * 1000] * len(ratios), "abc"[: len(ratios)])
+    assert (note is not None) == noted
+
+
 def test_lengths_of_few_or_short_documents():
     assert checks.length_note("s", ["y" * 50, "y"], ["x" * 199, "x" * 199], "ab") is None
     assert "a (0.25)" in checks.length_note("s", ["y" * 50, "y"], ["x" * 200, "x"], "ab")
@@ -258,6 +267,10 @@ def test_all_documents_of_an_output_may_be_aligned(scoring, write):
     assert found["metrics"][0]["scores"]["x"] == pytest.approx(100)
     with pytest.raises(UserError, match="--align-all needs --align LANGUAGE"):
         scoring("metrics", *arguments[:3], "--align-all")
+    out = write("out", [["x"]])
+    scoring("convert", output, *arguments[1:], "--align-all", "--to", "text", "--out", out)
+    with open(out, encoding="utf-8") as stream:
+        assert stream.read().split("\n")[:2] == REFERENCE[0]
 
 
 def records(documents="abc", left_out=()):

@@ -75,6 +75,7 @@ def test_command(scoring, write, ctxpro, tmp_path):
     assert rows.index(["distance", "2", "1", "100.0", "0.0"]) < rows.index(
         ["distance", "10", "1", "0.0", "100.0"]
     )
+    assert ["Accuracy,", "%"] in rows
     assert rows[-1] == ["set:auxiliary.en-de|items:3|ctxpro|last:de|bs:1000|seed:0"]
     found = [json.loads(line) for line in items.read_text().splitlines()]
     assert found[1]["correct"] == {"one": True, "two": False}
@@ -154,6 +155,9 @@ def test_mistakes_in_sets(write, name, text, message):
 def test_other_mistakes(scoring, write, ctxpro, monkeypatch):
     with pytest.raises(UserError, match="has 1 lines, but .* has 3 items; it needs one for each"):
         scoring("ctxpro", ctxpro, f"x={write('x', 'a')}")
+    records = json.dumps({"doc_id": "a", "segment": 1, "hypothesis": "Sie"})
+    with pytest.raises(UserError, match="x.jsonl has 1 lines, but .* has 3 items; it needs one"):
+        scoring("ctxpro", ctxpro, f"x={write('x.jsonl', records)}")
     with pytest.raises(UserError, match="has 1 translations, but .* has 3 items"):
         scoring("ctxpro", ctxpro, f"x={write('x', 'H-0' + chr(9) + '0' + chr(9) + 'a')}")
     with pytest.raises(UserError, match="--separator is empty; give the text between sentences"):
