@@ -36,8 +36,8 @@ class MemnetEnsemble(EnsembleModel):
     def forward_encoder(self, net_input):
         """Return the encoder output of each model.
 
-        If ``net_input`` has ``readings``, the output of each model gets those of this model, under
-        the key ``readings``.
+        If ``net_input`` has ``readings``, the readings of each model are added to its own output,
+        under the key ``readings``.
         """
         rest = {key: value for key, value in net_input.items() if key != "readings"}
         encoder_outs = [model.encoder.forward_torchscript(rest) for model in self.models]
@@ -137,7 +137,8 @@ class _Memories:
             own: whether a sentence's own translation is part of its query to the target memory.
 
         Returns:
-            For each model, the (sentences, width) vectors that the sentences have read.
+            For each model, the (sentences, width) vectors read from its memories, one for each
+            sentence.
         """
         return [
             model.decoder.recall(encoded, self.documents, cells, own)

@@ -55,11 +55,12 @@ NEW = "new"
 def options_dataclass(architecture: Callable, *configs: type) -> type:
     """Merge the options of several dataclasses into one dataclass.
 
-    Its fields are named like the options of the command line.
+    Its fields are named after the options of the command line.
 
     Args:
         architecture: function that sets missing options of a model.  The options that
-            this function sets, and the maximum positions, are None by default in the new dataclass.
+            this function sets, and ``max_source_positions`` and ``max_target_positions``, are None
+            by default in the new dataclass.
         configs: dataclasses to merge.  An option of a nested dataclass gets the name of the nested
             dataclass's field as a prefix.
 

@@ -43,8 +43,9 @@ class StoredOptions:
 
         Args:
             task_state: state of the task in the checkpoint.
-            override: whether the command line takes precedence over the checkpoint, even over one
-                of another task.  Options that neither of them sets take their defaults.
+            override: whether the command line takes precedence over the checkpoint, even if the
+                checkpoint was trained with another task.  Options that are set in neither take
+                their defaults.
             resumed: path of the checkpoint if training resumes from it, for messages; otherwise
                 None.
 

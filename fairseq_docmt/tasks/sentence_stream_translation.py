@@ -121,10 +121,13 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         return StreamView(corpus, fits, self.formats)
 
     def get_batch_iterator(self, dataset, *args, **kwargs):
-        """Return an iterator over the batches of a stream, or over batches of decoding units.
+        """Return an iterator over batches.
+
+        In training and validation, they are batches of a stream; otherwise, of decoding units.
 
         Raises:
-            UserError: ``--batch-size`` is missing, or a sentence is too long.
+            UserError: ``--batch-size``, the number of lanes of a stream, is missing; or a sentence
+                is too long.
         """
         if not isinstance(dataset, StreamView):
             return super().get_batch_iterator(dataset, *args, **kwargs)

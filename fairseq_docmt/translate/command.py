@@ -1,4 +1,4 @@
-r"""Translate documents from files to files.
+r"""Translate files of documents.
 
     fairseq-docmt translate --model checkpoint_best.pt talk.txt --out talk.de
     fairseq-docmt translate --model checkpoint_best.pt wmt.xml --out translated.xml

@@ -45,8 +45,9 @@ class Translations(NamedTuple):
         systems: system -> (segments,) translations.
         references: one or more references, each (segments,).
         source: (segments,) source; None if unknown.
-        whole: system -> (documents,) translations, for all systems, if the segments of some system
-            do not match the test set.  Such systems are not in ``systems``.  Empty if all match.
+        whole: system -> (documents,) translations of whole documents.  Empty if the segments of
+            every system match the test set; otherwise it has all systems, also those that do not
+            match and are not in ``systems``.
         ids: (documents,) names of the documents; None if the test set has none.
         numbers: (segments,) names of the segments in their documents; None if a segment has none.
         kept: bool array with an element for each segment in the files, which is False if the
