@@ -59,7 +59,10 @@ class StockTaskCheck(logging.Filter):
 
 
 def check_stock_tasks() -> None:
-    """Add a :class:`StockTaskCheck` to the loggers of fairseq-train, -generate and -interactive."""
+    """Make fairseq-train, -generate and -interactive check data and checkpoints of stock tasks.
+
+    For this, a :class:`StockTaskCheck` is added to the logger of each command.
+    """
     for command, split in SPLITS.items():
         command_logger = logging.getLogger(f"fairseq_cli.{command}")
         if not any(isinstance(known, StockTaskCheck) for known in command_logger.filters):

@@ -206,7 +206,7 @@ def needed_task(model) -> Optional[str]:
 
 
 def remembers_translations(model) -> bool:
-    """Return whether a model also reads translations of the other sentences of a document."""
+    """Return whether the context of a model includes translations, not only source sentences."""
     return getattr(model, "remembers_translations", False)
 
 

@@ -84,7 +84,7 @@ def _swapped(tokens: Tensor, pad: int) -> Tensor:
 
 
 class PreviousSentences(NamedTuple):
-    """Sentences before and in a batch, with the indices of those that precede each batch row.
+    """Sentences of a batch and before it, with the indices of those that precede each batch row.
 
     Attributes:
         tokens: (M, W) padded tokens of all M sentences: first those from the document state, then

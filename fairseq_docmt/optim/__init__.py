@@ -1,3 +1,3 @@
-"""Optimizers, selected by ``--optimizer``."""
+"""Further optimizers for fairseq, selected by ``--optimizer``."""
 
 from fairseq_docmt.optim import grouped_adam  # noqa: F401

@@ -172,7 +172,10 @@ class DocumentDataTask(PreparedTextTask):
                 _training_examples.add_to(view, corpus, trains and path == paths[0])
 
     def learn_from(self, corpus: DocumentCorpus) -> None:
-        """Compute statistics of the training corpus for decoding; a subclass may override this."""
+        """Compute statistics of the training corpus for decoding.
+
+        The base class computes none; a subclass may override this.
+        """
 
     def limits(self, src_sizes, tgt_sizes=None) -> list:
         """Return the token limits of a span, as a list of pairs (sentence sizes, maximum).

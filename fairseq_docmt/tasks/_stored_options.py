@@ -85,9 +85,9 @@ class StoredOptions:
         return {**self.chosen(), **stored}
 
     def _of_another_task(self) -> Dict[str, Any]:
-        """Return the options to assume for a checkpoint of another task, which stores none of them.
+        """Return the options to assume for a checkpoint of another task, which stores no options.
 
-        They are options of single sentences, unless the user has given other values.
+        They are those of sentence-level translation, unless the user has given other values.
         """
         values = {**self.chosen(), **self.sentence_level, **self.given}
         if self.loaded is not None:
@@ -97,7 +97,7 @@ class StoredOptions:
         return values
 
     def _known(self, stored: dict) -> Dict[str, Any]:
-        """Return those stored options and learned values that this task knows, by name."""
+        """Return the entries of ``stored`` that this task has: options and training statistics."""
         return {name: stored[name] for name in {**self.defaults, **self.learned} if name in stored}
 
     def _check_ensemble(self, stored: dict) -> None:

@@ -1,10 +1,11 @@
 """Alignment of a translated document with the segments of its reference, by mweralign.
 
-The translation is cut such that the total word error rate against the segments of the reference is
-lowest (Matusov et al., 2005; Post and Hoang, 2025).  Many cuts are equally good, because words that
-match no word of the reference can be on either side of a cut.  So if a segment of the reference
-ends with a sentence, the cut after it is moved to a sentence end nearby.  Only the positions of
-cuts are taken from the alignment; the text between them is unchanged.
+The translation is cut so that the total word error rate against the segments of the reference is as
+low as possible (Matusov et al., 2005; Post and Hoang, 2025).  Many cuts are equally good, because
+words that match no word of the reference can be on either side of a cut.  So if a segment of the
+reference ends at the end of a sentence, the cut after it is moved to a sentence end nearby in the
+translation.  Only the positions of cuts are taken from the alignment; the text between them is
+unchanged.
 """
 
 import bisect

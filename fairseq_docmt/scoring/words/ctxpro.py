@@ -71,7 +71,7 @@ class TargetSet(NamedTuple):
 
 
 def read_targets(path: str) -> TargetSet:
-    """Read a ctxpro or genpro test set in any of its formats.
+    """Return the items of a ctxpro or genpro test set, read from any of its formats.
 
     Raises:
         UserError: the file is missing or in an unknown format, or an item is malformed.
