@@ -7,6 +7,7 @@ INSTALLED := $(VENV)/.installed
 .PHONY: help install quickstart test test-system mutants format clean
 
 help:
+	@echo "make install      install everything into .venv"
 	@echo "make quickstart   train and translate on built-in data, about 5 minutes after installation"
 	@echo "make test         format, lint, spelling and all tests but the long ones"
 	@echo "make test-system  long tests: do the models use their context?"

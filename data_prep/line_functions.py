@@ -83,7 +83,7 @@ def truecaser(model_path: str) -> LineFunction:
 
 
 def subword_segmenter(codes_path: str) -> LineFunction:
-    """Return a function that splits the words of a line by BPE, with merges of subword-nmt."""
+    """Return a function that splits the words of a line into subwords, by merges of subword-nmt."""
     from subword_nmt.apply_bpe import BPE
 
     with open(codes_path, encoding="utf-8") as codes:
@@ -91,7 +91,7 @@ def subword_segmenter(codes_path: str) -> LineFunction:
 
 
 def sentencepiece_segmenter(model_path: str) -> LineFunction:
-    """Return a function that splits a line into pieces, with a SentencePiece model."""
+    """Return a function that splits a line into the pieces of a SentencePiece model."""
     from sentencepiece import SentencePieceProcessor
 
     model = SentencePieceProcessor(model_file=model_path)

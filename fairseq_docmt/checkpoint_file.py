@@ -66,7 +66,7 @@ class CheckpointFile(NamedTuple):
 
     @property
     def model_options(self) -> Dict[str, Any]:
-        """Options of the model alone; models of fairseq may store the options of all groups."""
+        """The model's own options, without those of other groups that stock models store too."""
         others = {name for group, of in self.settings.items() if group != "model" for name in of}
         others |= {*registry.REGISTRIES, "task", "arch", "_name"}
         stored = self.settings.get("model", {})

@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 class JointSearch(DocumentSearch):
     """Search that translates all sentences of a unit in one output and splits it at ``<sep>``.
 
-    If an output has a wrong number of sentences, ``--wrong-sentence-count`` determines whether the
-    unit is decoded again with the right number forced, or the output is kept.
+    If an output has the wrong number of sentences, ``--wrong-sentence-count`` determines whether
+    the unit is decoded again with the right number forced, or the output is kept.
     """
 
     def __init__(self, task):
@@ -36,7 +36,7 @@ class JointSearch(DocumentSearch):
         self._joint_outputs = self._wrong_counts = self._empty = 0
 
     def end(self) -> None:
-        """Log how many outputs had a wrong number of sentences; warn about empty translations."""
+        """Log how many outputs had the wrong number of sentences; warn about empty translations."""
         if self._empty > 0:
             logger.warning(
                 "%d sentences have an empty translation; the length limit (--max-len-b) holds for "
@@ -98,8 +98,8 @@ class JointSearch(DocumentSearch):
     def _repaired(self, generator, models, units, found) -> List[List[JointHypothesis]]:
         """Decode units again with a forced number of sentences if their outputs have wrong numbers.
 
-        A unit is decoded again if its best output has a wrong number of sentences, or if fewer than
-        ``nbest`` of its outputs have the right number.
+        A unit is decoded again if its best output has the wrong number of sentences, or if fewer
+        than ``nbest`` of its outputs have the right number.
 
         Args:
             generator: generator of this package.

@@ -55,9 +55,9 @@ def pack_weights(model: nn.Module) -> None:
 
 
 def _packed(layer: nn.Module) -> Optional[nn.Module]:
-    """Return a layer that computes the same with weights in oneDNN's layout; None if there is none.
+    """Return an equivalent layer with weights in oneDNN's layout; None if it is not supported.
 
-    It exists for linear layers and batch-first GRUs with biases, in single precision or bfloat16.
+    Linear layers and batch-first GRUs with biases are supported, in single precision or bfloat16.
     """
     is_gru = type(layer) is nn.GRU and layer.batch_first and layer.bias
     if not is_gru and type(layer) not in (nn.Linear, OneDNNLinear):

@@ -301,7 +301,7 @@ class ExportedTranslator:
         """Translate each window or part of a document as one sequence.
 
         Of a window, only the translation of the last sentence is kept; of a part of a document, all
-        are kept.  If the best output has a wrong number of sentences, the window or part is
+        are kept.  If the best output has the wrong number of sentences, the window or part is
         translated again, sentence by sentence.
 
         Args:

@@ -294,7 +294,7 @@ class MemnetEncoder(GRUEncoder):
 class MemnetDecoder(GRUDecoder):
     """GRU decoder that reads memories of the other sentences of the document.
 
-    A memory has one cell per sentence. What a sentence reads from a memory, its reading, is the
+    A memory has one cell per sentence. The reading of a sentence from a memory is the
     attention-weighted sum of the other sentences' cells.
 
     Args:

@@ -383,11 +383,11 @@ def _load_scorers(args: argparse.Namespace) -> Tuple[ReferenceScorer, ReferenceS
 
 
 def _most_improved(words: Dict[str, List[float]], min_count: int) -> List[str]:
-    """Return the frequent tokens, sorted by decreasing mean gain.
+    """Return the tokens that occur at least ``min_count`` times, by decreasing mean gain.
 
     Args:
         words: token -> gains of its occurrences.
-        min_count: least number of occurrences of a frequent token.
+        min_count: minimum number of occurrences.
     """
     frequent = [word for word, gains in words.items() if len(gains) >= min_count]
     return sorted(frequent, key=lambda word: -np.mean(words[word]))

@@ -357,10 +357,10 @@ def _table_of_comparison(compared: Dict[str, Comparison]) -> Table:
 
 
 def _signature(name: str, args, result: SetResult) -> str:
-    """Return the settings behind the results of a set as one string, like sacreBLEU's signatures.
+    """Return the settings that led to the results of a set, like a signature of sacreBLEU.
 
-    With ``--losses``, another program has chosen the context and computed the scores, so the
-    signature has no context.  It then has the value of ``--protocol`` only if the protocol decides
+    With ``--losses``, another program has chosen the context and computed the scores, so that the
+    signature leaves out the context.  It then names the protocol only if the protocol determines
     how candidates with the same text are judged.
     """
     parts = [f"set:{name}", f"items:{len(result.items)}"]

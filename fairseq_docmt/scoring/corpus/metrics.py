@@ -465,7 +465,7 @@ def notes_of(results: List[MetricResult], texts: Translations) -> List[str]:
     """Return the notes to show below the tables.
 
     These are the notes on the test set and the signature of each metric.  If significance was
-    tested, an explanation of the signs in the tables follows.
+    tested, an explanation of the significance marks in the tables follows.
     """
     notes = [*texts.notes, *(f"{result.label}: {result.signature}" for result in results)]
     if not results[0].tests:
@@ -476,9 +476,15 @@ def notes_of(results: List[MetricResult], texts: Translations) -> List[str]:
         f"p < {SIGNIFICANT}; ± is half of the 95 % confidence interval of the score, + and - are "
         "segments that are better and worse"
     )
-    if any(c.p is None for r in results for test in r.tests.values() for c in test.values()):
+    without = [
+        result.label
+        for result in results
+        if any(found.p is None for test in result.tests.values() for found in test.values())
+    ]
+    if without:
         notes.append(
-            f"no p: fewer than {significance.FEWEST_SEGMENTS} segments, too few for this test"
+            f"no p for {', '.join(without)}: fewer than {significance.FEWEST_SEGMENTS} segments "
+            "or, where documents are scored, documents; too few for this test"
         )
     return notes
 

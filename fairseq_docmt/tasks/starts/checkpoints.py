@@ -268,10 +268,10 @@ def _check_sizes(file: CheckpointFile, task) -> None:
 
 
 def _warn_of_other_words(file: CheckpointFile, task) -> None:
-    """Warn if a checkpoint of one of fairseq's tasks was trained with other dictionaries.
+    """Warn if a checkpoint of a stock task was trained with dictionaries other than the task's.
 
-    Such a checkpoint does not store its dictionaries.  They are read from the data folder that it
-    was trained with, if the folder exists.
+    Such a checkpoint does not store its dictionaries.  They are read from the data folder of its
+    training, if that still exists.
     """
     trained = file.settings.get("task", {})
     if _training_text.KEY in file.task_state or not trained.get("data"):
