@@ -144,8 +144,8 @@ def read_documents(sources: Sequence[str], targets: Sequence[str]) -> Iterator[D
         sources, targets: paths; file i of one side is the translation of file i of the other.
 
     Raises:
-        CorpusError: a file is invalid, or the sides differ in their number of files, in their
-            number or ids of documents, or in the segments of a document.
+        CorpusError: a file is invalid, or the sides differ in the number of files, the number or
+            ids of documents, or the numbers of the segments of a document.
     """
     if len(sources) != len(targets):
         raise CorpusError(

@@ -1,4 +1,4 @@
-"""Checks of fairseq's commands, mainly for users who have forgotten ``--task``.
+"""Checks on fairseq's commands, mainly for users who have forgotten ``--task``.
 
 Without ``--task``, fairseq uses its own task ``translation``, which reads the blank lines between
 documents as sentences.  That task has no check for blank lines, so the checks are made by a log

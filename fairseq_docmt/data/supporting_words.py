@@ -122,7 +122,7 @@ class SupportingWords:
 def _links(
     attention: str, line: int, ambiguity: Ambiguity, positions: Dict[str, Dict[int, range]]
 ) -> Iterator[Tuple[int, int]]:
-    """Yield query and key position for each pair of an ambiguous word and a supporting word.
+    """Yield the positions of each pair of an ambiguous word, the query, and a supporting word.
 
     Args:
         attention: ``encoder``, ``cross`` or ``decoder``.

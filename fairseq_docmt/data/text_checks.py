@@ -1,6 +1,6 @@
 """Checks of the text that enters a model, and of the files of a binarised split.
 
-If a text contains ``</s>``, for example as HTML or as a mark of another toolkit, the sentence that
+If a text contained ``</s>``, for example as HTML or as a mark of another toolkit, the sentence that
 the model reads would end there.  Text that after tokenization and BPE still contains this or
 another special symbol as a word is therefore refused, wherever it comes from.  ``<unk>`` is
 allowed: it is read as an unknown word.
@@ -74,9 +74,9 @@ class Symbols(NamedTuple):
         return cls.of(dictionary, getattr(task, "added_symbols", ()))
 
     def among(self, tokens: np.ndarray) -> np.ndarray:
-        """Return a bool array, True for tokens that are special symbols or not in the dictionary.
+        """Return a bool array, True at indices of special symbols or outside of the dictionary.
 
-        ``<unk>`` does not count as a special symbol.
+        ``<unk>`` is no special symbol here, so unknown words are False.
         """
         found = tokens >= self.added
         for symbol in (self.dictionary.bos(), self.dictionary.pad(), self.dictionary.eos()):

@@ -204,7 +204,7 @@ class IterativeSearch(JointSearch):
             generator: generator of this package.
             models: models of the ensemble.
             sentences: all sentences of the sample.
-            memories: memories of these sentences.
+            memories: cells of these sentences and their translations, see :class:`_Memories`.
             translations: first translation of each sentence, without ``</s>``.
 
         Returns:

@@ -534,10 +534,10 @@ def _options_of(file: CheckpointFile) -> set:
 
 
 def _refuse_without_effect(options: Iterable[str]) -> None:
-    """Refuse options of training and of the commands, which have no effect from Python.
+    """Refuse options that have no effect in Python: those of training and of fairseq's commands.
 
     Raises:
-        UserError: an option has no effect; the message says what to give in its place.
+        UserError: an option has no effect; the message says what to use instead.
     """
     configs = (*_ELSEWHERE, FairseqConfig)
     names = {field.name for config in configs for field in dataclasses.fields(config)}

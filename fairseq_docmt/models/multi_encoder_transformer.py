@@ -1,4 +1,4 @@
-"""Transformer with encoders of previous sentences.
+"""Transformer with additional encoders for previous sentences.
 
 Li et al. (2020), "Does Multi-Encoder Help? A Case Study on Context-Aware Neural Machine
 Translation".

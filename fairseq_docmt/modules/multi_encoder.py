@@ -118,11 +118,11 @@ def encode_context(
 
 
 class AttendedContext(NamedTuple):
-    """Encoded previous sentences of B sentences, projected to keys and values.
+    """Keys and values of the encoded context, the previous sentences, of each of B sentences.
 
     Attributes:
         source: keys and values.
-        known: (B,) True if the sentence has a previous sentence.
+        known: (B,) True if the sentence has any context.
     """
 
     source: AttendedSource

@@ -130,7 +130,7 @@ def read(records: Records, path: str, wanted: Wanted) -> Documents:
 
 
 def refuse_mixed_fields(records: Records, wanted: Wanted) -> None:
-    """Refuse records that have their text in different fields, which may be different texts.
+    """Refuse records that have their text in different fields, which may hold different texts.
 
     Raises:
         UserError: a record has its text in a different field from the records before it.

@@ -25,11 +25,11 @@ def refuse_copies_of_rows(criterion) -> None:
 
 
 def in_rows_if_needed(sample: dict, criterion) -> dict:
-    """Return the batch, without row groups if the criterion must know where each row begins.
+    """Return the batch, with row groups removed if the criterion must know where each row begins.
 
-    With row groups, which group sentences by length, a model returns the target positions with a
-    loss as one single row.  A criterion with ``--ignore-prefix-size``, which ignores the first
-    targets of each row, would then ignore only those of the first row.
+    With row groups, which group sentences by length, a model returns its outputs for all target
+    positions of the loss in a single row.  A criterion with ``--ignore-prefix-size``, which ignores
+    the first targets of each row, would then ignore only the first ones of the batch.
     """
     if not (getattr(criterion, "ignore_prefix_size", 0) and "row_groups" in sample["net_input"]):
         return sample

@@ -172,9 +172,9 @@ class DocumentDataTask(PreparedTextTask):
                 _training_examples.add_to(view, corpus, trains and path == paths[0])
 
     def learn_from(self, corpus: DocumentCorpus) -> None:
-        """Compute statistics of the training corpus for decoding.
+        """Compute statistics of the training corpus for decoding, such as the length ratio.
 
-        The base class computes none; a subclass may override this.
+        The base class computes none; a subclass that needs some overrides this.
         """
 
     def limits(self, src_sizes, tgt_sizes=None) -> list:

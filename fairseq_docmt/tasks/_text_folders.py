@@ -172,9 +172,9 @@ def check_corpus(task, corpus: DocumentCorpus) -> None:
 
 
 def check_names_of_splits(cfg) -> None:
-    """Warn if a validation set is a part of the training set under another name.
+    """Warn if a validation set has the same text as a part of the training set.
 
-    The parts of the training set are ``train``, ``train1`` and so on.
+    The parts of the training set are the files ``train``, ``train1`` and so on.
 
     Args:
         cfg: options of the task.

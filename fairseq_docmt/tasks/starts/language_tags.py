@@ -195,7 +195,7 @@ def of_dictionaries(options: TagOptions, src_dict, tgt_dict) -> LanguageTags:
     See :meth:`TagOptions.tags` for the result.
 
     Raises:
-        UserError: a dictionary has no tag for its language.
+        UserError: the source or target language is not among the languages of the tags.
     """
     for dictionary in (src_dict, tgt_dict):
         options.extend(dictionary)
