@@ -183,9 +183,9 @@ Sides = Tuple[Iterable[str], Iterable[str]]
 
 
 def passages(source: Iterable[str], target: Iterable[str]) -> Iterator[Tuple[int, ...]]:
-    """Yield a tuple of hashes for every three consecutive sentence pairs; skip blank lines.
+    """Yield a tuple of hashes for every three consecutive sentence pairs, ignoring blank lines.
 
-    By these tuples, :func:`check_repetition` recognises passages that occur in two texts.
+    :func:`check_repetition` compares the tuples to find passages that occur in two texts.
     """
     row: Tuple[int, ...] = ()
     for pair in zip(source, target):

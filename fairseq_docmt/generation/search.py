@@ -188,8 +188,8 @@ class DocumentSearch:
     def cut(self, index: DocumentIndex, src_sizes: np.ndarray) -> Cut:
         """Divide a corpus into decoding units, and return everything needed to build them.
 
-        The result contains the spans of the units, where the source of each unit ends if sources
-        extend beyond the spans, the window size and the maximum number of source tokens of a unit.
+        The result contains the spans of the units; the end of the source of each unit, if sources
+        extend beyond the spans; the window size; and the maximum number of source tokens per unit.
 
         Args:
             index, src_sizes: see :meth:`spans`.

@@ -266,10 +266,12 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
     ):
         """Compute the features of all tokens or, with an incremental state, of the last token only.
 
+        Args:
+            alignment_layer: for whole sequences, passed on as ``weights_of`` to
+                :meth:`forward_sequence`; ignored with an incremental state.
+
         Returns:
             (B, T, C) features, where T is 1 with an incremental state, and a dict of extra outputs.
-            For whole sequences, ``alignment_layer`` is the argument ``weights_of`` of
-            :meth:`forward_sequence`.
         """
         if incremental_state is not None:
             last = prev_output_tokens[:, -1:]

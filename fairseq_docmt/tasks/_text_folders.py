@@ -305,7 +305,9 @@ class TypedText:
             )
 
     def read_documents(self, index: DocumentIndex, number: int, position: int) -> None:
-        """Warn once if new lines continue a document so long that blank lines are probably missing.
+        """Check the documents of lines that have just been read.
+
+        A warning is logged once if a document is so long that blank lines are probably missing.
 
         Args:
             index: documents of the new lines; the first of them may begin in earlier lines.

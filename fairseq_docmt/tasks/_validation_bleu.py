@@ -84,11 +84,11 @@ class DocumentsInProgress:
 
     @classmethod
     def of_batches(cls, view: DocumentView, batches: Iterable) -> "DocumentsInProgress":
-        """Start a collection of the documents whose sentences are in the given batches.
+        """Return an object to collect the translations of all documents in the given batches.
 
         Args:
             view: dataset of the split.
-            batches: batches, each a list of the keys with which the dataset is indexed.
+            batches: lists of dataset indices, one list for each batch.
         """
         line_ids = (n for batch in batches for item in batch for n in view.line_ids_of(item))
         return cls(view.index, line_ids)

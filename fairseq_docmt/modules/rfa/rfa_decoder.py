@@ -53,7 +53,10 @@ class RFAEncoderLayer(TransformerEncoderLayerBase):
 
 
 class RFADecoderLayer(DecoderLayer):
-    """Decoder layer with random feature attention."""
+    """Decoder layer whose self-attention and cross-attention use random features.
+
+    Both can have a sentential gate.
+    """
 
     def build_self_attention(self, embed_dim, cfg, add_bias_kv=False, add_zero_attn=False):
         """Build causal random feature attention, optionally with a sentential gate."""

@@ -339,7 +339,8 @@ def accuracy(targets: TargetSet, right: List[bool]) -> dict:
 
     Returns:
         Dictionary for JSON.  ``all`` holds the number of items, the number of correct translations
-        and the accuracy.  ``by label`` holds the same figures as label -> value -> figures.
+        and the accuracy.  ``by label`` holds these three figures for each value of each label
+        (label -> value -> figures).
     """
     groups: Dict[str, Dict[str, List[bool]]] = {label: {} for label in LABELS}
     for item, verdict in zip(targets.items, right):
