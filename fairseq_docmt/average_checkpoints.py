@@ -17,7 +17,7 @@ import torch
 from fairseq.checkpoint_utils import checkpoint_paths, torch_persistent_save
 from torch import Tensor
 
-from fairseq_docmt.checkpoint_file import CheckpointFile, load_state, read_checkpoint
+from fairseq_docmt.checkpoint_file import DROPOUTS, CheckpointFile, load_state, read_checkpoint
 from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.tasks._training_text import KEY as TEXT
 
@@ -56,8 +56,11 @@ def _note_other_training(file: CheckpointFile, last: CheckpointFile) -> None:
     differ.  This is not an error, because training can be resumed with other options.
     """
     options = [of.model_options for of in (file, last)]
-    changed = [name for name in options[1] if options[0].get(name) != options[1][name]]
-    changed = [name for name in changed if not name.endswith(("dropout", "layerdrop"))]
+    changed = [
+        name
+        for name, value in options[1].items()
+        if options[0].get(name) != value and not name.endswith(DROPOUTS)
+    ]
     if changed:
         found = [", ".join(f"{flag(name)} {of.get(name)}" for name in changed) for of in options]
         print(
@@ -69,7 +72,7 @@ def _note_other_training(file: CheckpointFile, last: CheckpointFile) -> None:
         known = [of.settings.get(group, {}).get(option) for of in (file, last)]
         if known[0] != known[1]:
             print(
-                f"note: {file.path} was trained with --{option.replace('_', '-')} {known[0]}, "
+                f"note: {file.path} was trained with {flag(option)} {known[0]}, "
                 f"{last.path} with {known[1]}; averages are meant for one training",
                 file=sys.stderr,
             )

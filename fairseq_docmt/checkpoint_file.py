@@ -32,6 +32,10 @@ RENAMED_OPTIONS = {
 }
 
 
+#: endings of the names of model options that have no effect outside of training
+DROPOUTS = ("dropout", "layerdrop")
+
+
 class CheckpointFile(NamedTuple):
     """Content of a checkpoint.
 

@@ -92,22 +92,27 @@ def _calls(script: str, arguments: Tuple[str, ...]) -> List[Call]:
         return calls_in(Path(folder), script, *arguments)
 
 
-def calls_in(folder: Path, script: str, *arguments: str) -> List[Call]:
-    """Return the calls of a script in a folder, without the one that looks for the package."""
-    calls = folder / "calls"
-    done = subprocess.run(
+def run_in(folder: Path, script: str, *arguments: str) -> subprocess.CompletedProcess:
+    """Run a script in a folder with the programs of :func:`write_files`."""
+    return subprocess.run(
         ["bash", str(EXAMPLES / script), *arguments],
         cwd=folder,
         env={
             "PATH": f"{folder}/bin:{os.environ['PATH']}",
-            "CALLS": str(calls),
+            "CALLS": str(folder / "calls"),
             "USER_DIR": tiny.USER_DIR,
         },
         capture_output=True,
         text=True,
     )
+
+
+def calls_in(folder: Path, script: str, *arguments: str) -> List[Call]:
+    """Return the calls of a script in a folder, without the one that looks for the package."""
+    done = run_in(folder, script, *arguments)
     assert done.returncode == 0, f"{script} {' '.join(arguments)}: {done.stderr}"
-    noted = [call.split("\037")[:-1] for call in calls.read_text().split("\036")[:-1]]
+    calls = (folder / "calls").read_text()
+    noted = [call.split("\037")[:-1] for call in calls.split("\036")[:-1]]
     found = [_named(*call) for call in noted]
     return [call for call in found if call != Call("fairseq_docmt", [])]
 

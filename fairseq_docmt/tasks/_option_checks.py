@@ -10,6 +10,7 @@ from fairseq.data.data_utils import post_process
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from omegaconf import OmegaConf
 
+from fairseq_docmt.checkpoint_file import DROPOUTS
 from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.tasks._stored_options import plain
 
@@ -178,7 +179,7 @@ def report_of_model(task, cfg) -> None:
         f"{flag(name)} {plain(getattr(cfg, name))} (before: {before})"
         for name, before in task.start.file.model_options.items()
         if hasattr(cfg, name) and plain(getattr(cfg, name)) != before
-        if resumes or not name.endswith(("dropout", "layerdrop"))
+        if resumes or not name.endswith(DROPOUTS)
     ]
     if changed:
         how = "goes on" if resumes else "starts from a checkpoint"

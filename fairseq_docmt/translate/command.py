@@ -30,7 +30,7 @@ import os
 import re
 import sys
 from functools import partial
-from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from tqdm import tqdm
 
@@ -293,29 +293,32 @@ def _files(args: argparse.Namespace) -> List[File]:
     docids = read_docids(args.docids) if args.docids else None
     language = _target_language(args)
 
-    with_blanks: List[str] = []
-
     def read(path: str, whole: bool) -> object:
         layout = Layout(whole or args.split_sentences is not None, docids)
         found = read_source(path, layout, args.input_format == "text", args.system, language)
         if args.nbest > 1 and not found.holds_nbest:
             raise UserError(f"--nbest {args.nbest} needs JSON lines as input, and {path} is not")
-        if whole and isinstance(found, PlainText) and found.has_blank_lines:
-            with_blanks.append(path)
         return found
 
     if not several:
         target = None if args.out in (None, "-") else args.out
         if target and (os.path.isdir(target) or target.endswith(os.sep)):
             target = os.path.join(target, os.path.basename(args.inputs[0]))
-        return [_file(read, (args.inputs[0], False), _new(target, args))]
+        target = _new(target, args)
+        return [File(read(args.inputs[0], False), target)]
     targets = {}
     for path, target, whole in _below(args.inputs):
         target = os.path.join(args.out, target)
         if target in targets:
             raise UserError(f"{path} and {targets[target][0]} have the same name; rename one")
         targets[target] = path, whole
-    files = [_file(read, given, _new(target, args)) for target, given in targets.items()]
+    files, with_blanks = [], []
+    for target, (path, whole) in targets.items():
+        target = _new(target, args)
+        files.append(File(read(path, whole), target))
+        source = files[-1].source
+        if whole and isinstance(source, PlainText) and source.has_blank_lines:
+            with_blanks.append(path)
     if with_blanks:
         print(
             f"note: {len(with_blanks)} files have blank lines ({with_blanks[0]}), which do not end "
@@ -323,10 +326,6 @@ def _files(args: argparse.Namespace) -> List[File]:
             file=sys.stderr,
         )
     return files
-
-
-def _file(read: Callable, given: Tuple[str, bool], target: Optional[str]) -> File:
-    return File(read(*given), target)
 
 
 def _target_language(args: argparse.Namespace) -> Optional[str]:
@@ -438,14 +437,10 @@ def _run(files, documents, journal, settings, args, size) -> None:
         for file in files:
             _write(file, partial(lambda first, number: translations_of(first + number), first))
             first += len(file.source.documents)
-        if args.nbest > 1:
-            _warn_without_nbest(sum(file.source.without_nbest for file in files))
-
-
-def _warn_without_nbest(records: int) -> None:
-    if records > 0:
+    without = sum(file.source.without_nbest for file in files) if args.nbest > 1 else 0
+    if without > 0:
         print(
-            f"warning: {records} records have no nbest: they have several lines, were cut into "
+            f"warning: {without} records have no nbest: they have several lines, were cut into "
             "sentences, or have only one translation",
             file=sys.stderr,
         )

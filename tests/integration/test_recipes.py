@@ -1,7 +1,6 @@
 """The parsers of fairseq accept every command of the recipes."""
 
 import json
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -9,7 +8,6 @@ from pathlib import Path
 import pytest
 import recipes
 import results
-import tiny
 from long_tests import LONG
 
 STOCK = ("fairseq-train", "fairseq-generate", "fairseq-interactive", "fairseq-preprocess")
@@ -53,19 +51,9 @@ def test_usage_without_arguments(script, tmp_path):
     [("joint", [], True), ("joint", ["--finetune-from-model", "a.pt"], False), ("sentence", [], 0)],
 )
 def test_a_second_stage_without_the_first_is_noted(system, options, noted, tmp_path):
-    script = recipes.EXAMPLES / "miculicich2018_han/train.sh"
     recipes.write_files(tmp_path)
-    done = subprocess.run(
-        ["bash", str(script), "WORK", system, "SAVE", *options],
-        cwd=tmp_path,
-        env={
-            "PATH": f"{tmp_path}/bin:{os.environ['PATH']}",
-            "CALLS": str(tmp_path / "calls"),
-            "USER_DIR": tiny.USER_DIR,
-        },
-        capture_output=True,
-        text=True,
-    )
+    script = "miculicich2018_han/train.sh"
+    done = recipes.run_in(tmp_path, script, "WORK", system, "SAVE", *options)
     note = f"note: {system} starts from random parameters; for those of the first stage give "
     assert done.stderr == (f"{note}--finetune-from-model CHECKPOINT\n" if noted else "")
 

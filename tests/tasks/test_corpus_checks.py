@@ -171,9 +171,8 @@ def test_validation_on_a_part_of_the_training_set(tmp_path, caplog):
 
 def _same_text(data, part):
     names = (data / f"{split}.src-tgt.src.bin" for split in ("valid", part))
-    return f"{' and '.join(map(str, names))} have the same source text; keep the text of the " + (
-        "splits apart"
-    )
+    both = " and ".join(map(str, names))
+    return f"{both} have the same source text; keep the text of the splits apart"
 
 
 def test_the_share_of_unknown_tokens():

@@ -337,7 +337,8 @@ def main(args: argparse.Namespace) -> None:
     notes += [
         f"context {context}: no sentence has more than {longest} sentence(s) before it"
         for context in args.context
-        if context.rpartition(":")[2].isdecimal() and int(context.rpartition(":")[2]) > longest
+        for _, _, most in (context.rpartition(":"),)
+        if most.isdecimal() and int(most) > longest
     ]
     unrelated = unrelated_note("source and reference", documents.source, documents.target)
     notes += [unrelated] if unrelated else []

@@ -175,17 +175,14 @@ def _warn_about_short_context(name: str, items: List[Item], args) -> None:
     """
     before = max(len(item.source) - 1 - item.after for item in items)
     after = max(item.after for item in items)
-    found = {"--context": (args.context, before), "--context-after": (args.context_after, after)}
-    for option, (wanted, longest) in found.items():
+    for option, wanted, longest, place in (
+        ("--context", args.context, before, "before"),
+        ("--context-after", args.context_after, after, "after"),
+    ):
         if wanted is not None and wanted > longest:
-            place = "before" if option == "--context" else "after"
             logger.warning(
                 "%s %d: the items of %s have at most %d sentence(s) %s the scored one",
-                option,
-                wanted,
-                name,
-                longest,
-                place,
+                *(option, wanted, name, longest, place),
             )
 
 
