@@ -36,6 +36,8 @@ class Document(NamedTuple):
         bad: indices of the segments that the file marks as bad (``is_bad_source``).
         groups: group to which each segment belongs in grouped scores, such as its domain; empty if
             scores are not grouped.
+        reordered: whether the file has the segments in another order, or has segments of other
+            documents among them.
     """
 
     id: str
@@ -44,6 +46,7 @@ class Document(NamedTuple):
     missing: Tuple[int, ...] = ()
     bad: Tuple[int, ...] = ()
     groups: Tuple[str, ...] = ()
+    reordered: bool = False
 
 
 class Documents(NamedTuple):
@@ -58,6 +61,11 @@ class Documents(NamedTuple):
     path: str
     documents: List[Document]
     language: Optional[str] = None
+
+    @property
+    def reordered(self) -> bool:
+        """Whether the segments of a document are in another order or other places in the file."""
+        return any(document.reordered for document in self.documents)
 
 
 Input = Union[Lines, Output, Documents]

@@ -105,7 +105,7 @@ def read(records: Records, path: str, wanted: Wanted) -> Documents:
     wanted, records = _of_one_system(records, path, wanted)
     refuse_mixed_fields(records, wanted)
     found: Dict[str, List[Row]] = {}
-    last = None
+    last, interrupted = None, set()
     lacks: List[Lacks] = []
     for where, record in records:
         try:
@@ -120,13 +120,18 @@ def read(records: Records, path: str, wanted: Wanted) -> Documents:
                 f"{where} is of document {name}, which other documents have followed; number the "
                 "segments, or remove what is repeated"
             )
+        if name in found and name != last:
+            interrupted.add(name)
         last = name
         found.setdefault(name, []).append(row)
     if not found:
         raise UserError(f"{path} has no text")
     if len(lacks) == sum(map(len, found.values())):
         raise lacks[0]
-    return Documents(path, [_document(name, rows) for name, rows in found.items()])
+    documents = [_document(name, rows) for name, rows in found.items()]
+    return Documents(
+        path, [d._replace(reordered=d.reordered or d.id in interrupted) for d in documents]
+    )
 
 
 def refuse_mixed_fields(records: Records, wanted: Wanted) -> None:
@@ -244,7 +249,8 @@ def numbered_document(name: str, rows: List[Row]) -> Document:
     if all(number.isdecimal() for number in numbers):
         rows = sorted(rows, key=lambda row: int(row.number))
     segments, _, *places = _segments(rows)
-    return Document(name, segments, [row.number for row in rows], *places)
+    sorted_numbers = [row.number for row in rows]
+    return Document(name, segments, sorted_numbers, *places, sorted_numbers != numbers)
 
 
 def refuse_repeated(name: str, rows: List[Row]) -> None:

@@ -16,6 +16,7 @@ from fairseq_docmt.readers import record_files, with_selection
 from fairseq_docmt.readers.files import lines_of, read_text
 from fairseq_docmt.readers.record_files import DOCUMENT_FIELDS, SEGMENT_FIELDS
 from fairseq_docmt.readers.records import SYSTEM_FIELDS, value_of
+from fairseq_docmt.scoring.texts.layout import NOT_BY_ORDER
 from fairseq_docmt.scoring.texts.translations import Translations
 
 #: Default name of the field of a record that holds the score.
@@ -243,8 +244,10 @@ def _in_order(scores: List[float], where: str, texts: Translations) -> List[floa
         texts: test set; its ``kept`` tells which segments are evaluated.
 
     Raises:
-        UserError: there is neither one score per segment nor one per evaluated segment.
+        UserError: the test set was reordered, or there is neither one score per segment nor one per evaluated segment.
     """
+    if texts.reordered:
+        raise UserError(NOT_BY_ORDER.format(path=where, test_set="the test set"))
     size = texts.index.num_sentences
     if texts.kept is not None and len(scores) == len(texts.kept):
         return [score for score, kept in zip(scores, texts.kept) if kept]

@@ -17,7 +17,8 @@ Input formats of this and all other commands, optionally compressed by gzip:
 FILE#NAME chooses one of several texts in a file: a field, a translator or a system.  Other field
 names are given as FILE#doc=FIELD,segment=FIELD,text=FIELD,system=FIELD; in a table without a
 header, FIELD is the number of the column.  With --reference, the text is also divided into the
-documents and segments of the reference (see --align).
+documents and segments of the reference (see --align).  Fields such as domain
+are not kept.
 """
 
 import argparse
@@ -32,7 +33,7 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import Document, Documents, Output, read_docids, read_input, wmt_xml
 from fairseq_docmt.readers.files import write_text
 from fairseq_docmt.readers.record_files import TEXT_FIELDS
-from fairseq_docmt.scoring.texts import translations
+from fairseq_docmt.scoring.texts import translations, wrappers
 from fairseq_docmt.scoring.texts.layout import Mismatch, documents_of, layout_of, without_gaps
 from fairseq_docmt.scoring.texts.matching import Reading
 from fairseq_docmt.scoring.texts.translations import read_translations
@@ -60,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="text of empty segments, which --to text refuses without --write-docids",
     )
     translations.add_layout_arguments(parser)
+    translations.add_strip_wrappers(parser)
 
 
 def main(args: argparse.Namespace) -> None:
@@ -102,17 +104,30 @@ def read_documents(args: argparse.Namespace):
         raise UserError("give --source or --reference, not both: each has the segments")
     plain = args.input_format == "text"
     if args.reference:
-        reading = Reading(args.docids, args.align, args.align_all, role=args.role, plain=plain)
+        reading = Reading(
+            args.docids,
+            args.align,
+            args.align_all,
+            strip_wrappers=args.strip_wrappers,
+            role=args.role,
+            plain=plain,
+        )
         texts = read_translations({args.file: args.file}, [args.reference], reading=reading)
         found = texts.systems[args.file]
         return documents_of(texts.index, texts.ids, found, texts.numbers), texts.notes
     if args.align or args.align_all:
         raise UserError("--align needs the text to align with; give --reference")
-    text = read_input(args.file, args.role, plain=plain)
+    text, stripped = read_input(args.file, args.role, plain=plain), []
+    if args.strip_wrappers:
+        text, changed = wrappers.stripped(text, wrappers.removed_for([]))
+        stripped = [f"wrappers removed from {changed} segments"]
     if not args.source and isinstance(text, Documents):
         documents, notes = without_gaps(text.documents)
+        notes += stripped
         if not documents:
             raise UserError(f"{args.file}: nothing is left to convert; {notes[0]}")
+        if text.reordered:
+            notes.append("segments sorted by document and number; the file has another order")
         return documents, notes
     if not args.source and isinstance(text, Output):
         raise UserError(
@@ -126,7 +141,7 @@ def read_documents(args: argparse.Namespace):
     except Mismatch as mismatch:
         raise UserError(f"{mismatch}; align it with --reference FILE --align LANGUAGE") from None
     documents = documents_of(layout.index, layout.ids, found, layout.segment_numbers)
-    return documents, layout.notes(args.file, text)
+    return documents, stripped + layout.notes(args.file, text)
 
 
 def json_lines(documents: List[Document], path: str = "", role: str = "system") -> str:

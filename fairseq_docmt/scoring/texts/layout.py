@@ -13,6 +13,11 @@ from fairseq_docmt.readers import Document, Documents, Input, Lines, Output
 SHOWN = 5
 #: Words in notes on translations that a system lacks.
 TAKEN_FOR_EMPTY = "taken for empty"
+#: Error for a text or scores whose segments are only known by their order.
+NOT_BY_ORDER = (
+    "{path} has no segment numbers, and {test_set} does not list its segments document by document "
+    "and by number, so their order is unclear; give records with doc_id and segment"
+)
 
 
 class Mismatch(UserError):
@@ -45,6 +50,8 @@ class Layout(NamedTuple):
             plain text.
         by_docids: whether the documents come from a file with the document id of each line
             (``--docids``), so that no blank lines separate them.
+        reordered: whether the file has the segments in another order, so that texts without ids
+            cannot be matched line by line.
     """
 
     path: str
@@ -52,13 +59,15 @@ class Layout(NamedTuple):
     ids: Optional[List[str]] = None
     numbers: Optional[List[Optional[List[str]]]] = None
     by_docids: bool = False
+    reordered: bool = False
 
     def sentences(self, text: Input) -> List[str]:
         """Return the segments of another text, in the order of the test set.
 
         Raises:
             Mismatch: the segments of the text do not match the test set, but alignment may help.
-            UserError: the text lacks documents or segments of the test set.
+            UserError: the text lacks documents or segments of the test set, or cannot be matched
+                by order (:meth:`refuse_by_order`).
         """
         if isinstance(text, Output):
             return [text.hypotheses[number] for number in self.numbers_of(text)]
@@ -68,6 +77,18 @@ class Layout(NamedTuple):
         for place, document in enumerate(self._documents(text)):
             found += self._segments(text.path, place, document)
         return found
+
+    def refuse_by_order(self, path: str) -> None:
+        """Refuse to match a text by order if the test set has another order than its file.
+
+        Args:
+            path: file of the text.
+
+        Raises:
+            UserError: the test set was reordered.
+        """
+        if self.reordered:
+            raise UserError(NOT_BY_ORDER.format(path=path, test_set=self.path))
 
     @property
     def segment_numbers(self) -> Optional[List[str]]:
@@ -231,6 +252,8 @@ class Layout(NamedTuple):
                 f"{path}: document {document.id} has {len(document.segments)} segments, but "
                 f"{size} in {self.path}"
             )
+        if size > 1:
+            self.refuse_by_order(path)
         return document.segments
 
     def numbers_of(self, text: Output) -> List[int]:
@@ -240,8 +263,10 @@ class Layout(NamedTuple):
         Segments are in the order of the test set.
 
         Raises:
-            UserError: the output lacks segments, or has segments that the test set lacks.
+            UserError: the output lacks segments, or has segments that the test set lacks, or the
+                test set was reordered.
         """
+        self.refuse_by_order(text.path)
         wanted = set(self.index.line_ids.tolist())
         blank = set(range(max(text.hypotheses) + 1)) - wanted
         if not any(text.hypotheses.get(row) for row in blank):
@@ -269,7 +294,9 @@ class Layout(NamedTuple):
 
         Raises:
             Mismatch: the lines do not match the test set.
+            UserError: the test set was reordered.
         """
+        self.refuse_by_order(text.path)
         lines, rows = self._lines(text), self.index.line_ids.tolist()
         blocks = [[*block] for filled, block in groupby(lines, key=bool) if filled]
         if not self.by_docids and [*map(len, blocks)] == np.diff(self.index.starts).tolist():
@@ -347,7 +374,8 @@ def layout_of(text: Optional[Input], docids: Optional[Sequence[str]] = None) -> 
         ids = [document.id for document in text.documents]
         if 0 in (lengths := [len(d.segments) for d in text.documents]):
             raise UserError(f"{text.path}: document {ids[lengths.index(0)]} is empty; leave it out")
-        return Layout(text.path, index, ids, [d.numbers for d in text.documents])
+        numbers = [document.numbers for document in text.documents]
+        return Layout(text.path, index, ids, numbers, reordered=text.reordered)
     if docids is None:
         return Layout(
             text.path, DocumentIndex.from_sizes([2 if line else 1 for line in text.lines])

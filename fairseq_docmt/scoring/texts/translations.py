@@ -59,6 +59,7 @@ class Translations(NamedTuple):
         aligned: system -> report on its alignment, for systems that were aligned with the
             reference.
         language: code of the target language; None if it cannot be told from the files.
+        reordered: whether the file that defines the segments has them in another order.
         procedure: processing steps that changed the texts, such as ``missing:skip``, to be given in
             signatures.
     """
@@ -76,6 +77,7 @@ class Translations(NamedTuple):
     notes: Sequence[str] = ()
     aligned: Dict[str, alignment.Report] = {}
     language: Optional[str] = None
+    reordered: bool = False
     procedure: Sequence[str] = ()
 
     @property
@@ -165,6 +167,11 @@ def add_system_arguments(parser: argparse.ArgumentParser) -> None:
         help="skip: leave out what a system lacks, for all systems; empty: take it for empty "
         "translations; default: refuse it",
     )
+    add_strip_wrappers(parser)
+
+
+def add_strip_wrappers(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--strip-wrappers``."""
     parser.add_argument(
         "--strip-wrappers",
         action="store_true",
@@ -284,6 +291,7 @@ def read_translations(
         groups=groups,
         notes=notes,
         language=language,
+        reordered=layout.reordered,
     )
     exact = {n: text for n, text in inputs.items() if n not in whole and n not in aligned}
     result = _without_gaps(result, layout, [*others, *filter(None, [wanted])], exact, reading)

@@ -35,16 +35,29 @@ _LABEL = (
     rf"(?:(?:{_LANGUAGE} )?translation|übersetzung|traducción|traduction|traduzione|tradução|"
     r"перевод|переклад|překlad|翻[译譯訳]|译文|번역)"
 )
+_LANGUAGES = (
+    r"(?:arabic|chinese|czech|dutch|english|estonian|french|german|hebrew|hindi|icelandic|italian|"
+    r"japanese|korean|polish|portuguese|romanian|russian|spanish|swedish|turkish|ukrainian)"
+)
 _HERE = r"(?:here(?: is|'s|’s| are)|below is|hier ist|voici|aquí (?:está|tienes)|以下[是は])"
-_SURE = r"(?:(?:sure|certainly|of course|okay)\b[^\n:：.!]{0,40}[,.!:]\s*)?"
+_SURE = r"(?:(?:sure|certainly|of course|okay|absolutely)\b[^\n:：.!]{0,40}[,.!:]\s*)?"
 #: Thoughts of a reasoning model, with their tags.
 THOUGHTS = re.compile(r"<(think|thinking|reasoning)>.*?</\1>\s*", flags=re.I | re.S)
 #: Thoughts whose opening tag was part of the prompt.
 _UNOPENED = re.compile(r"\A.*</(?:think|thinking|reasoning)>\s*", flags=re.I | re.S)
 #: Announcement before a translation, such as "Here is the translation:".
 ANNOUNCEMENT = re.compile(
-    rf"\s*{_SURE}(?:\*\*)?(?:{_HERE}[^\n:：]{{0,60}}?(?:{_TRANSLATION}|\bin [A-Z]\w+)"
-    rf"[^\n:：]{{0,60}}|{_LABEL})\s*(?:\*\*)?[:：](?:\*\*)?\s*",
+    rf"\s*{_SURE}(?:\*\*)?(?:{_HERE}[^\n:：]{{0,60}}?"
+    rf"(?:{_TRANSLATION}|\bin [A-Z]\w+|\b{_LANGUAGES}\b)"
+    rf"[^\n:：]{{0,60}}|{_LABEL}|output)\s*(?:\*\*)?[:：](?:\*\*)?\s*"
+    rf"|\s*(?:\*\*{_LABEL}\*\*|#+\s*{_LABEL}|-{{3,}}|\*{{3,}})\s*\Z",
+    flags=re.I,
+)
+#: Answer to the request for a translation, such as "Of course! I'd be happy to help.", which may
+#: also be part of a text.
+_ANSWER = re.compile(
+    r"\s*(?:sure|certainly|of course|okay|absolutely)\b[^\n:：.!]{0,40}[,.!:]\s*"
+    r"(?:i['’](?:d|ll)|i would|here)\b",
     flags=re.I,
 )
 #: Offer of help after a translation, such as "Let me know if ...".
@@ -69,8 +82,9 @@ _REFUSAL = re.compile(
 )
 _KEY = re.compile(r'\{\s*"\w+"\s*:')
 _MARKED = re.compile(r'\s*(?:\*\*[^*]+\*\*|"[^"]+"|“[^“”]+”|„[^„“”"]+[“”"]|«[^«»]+»)\s*')
-#: Kinds of which a few are part of the text: names are those of the source, and speech is quoted.
-_FEW = ("the source", "marks around it")
+#: Kinds of which a few are part of the text: names are those of the source, speech is quoted, and
+#: people answer "Sure, here it is".
+_FEW = ("the source", "marks around it", "announcements")
 _NUMBER = re.compile(r"[(\[]?(\d+)[.):\]]\s+")
 #: Least number of lines of a document; in fewer, numbers at the beginning may be chance.
 FEWEST_NUMBERED = 3
@@ -197,7 +211,8 @@ def _bare(lines: List[str], removed: Removed) -> List[str]:
 def _without_words(lines: List[str], removed: Removed) -> List[str]:
     """Remove blank lines, and announcements and offers of help if ``removed`` says so.
 
-    Announcements such as "Here is the translation:" are removed from the beginning of any line.
+    Announcements such as "Here is the translation:" are removed from the beginning of any line, and
+    titles and rules ("**Translation**", "---") if they are a whole line.
     Offers such as "Let me know if ..." are removed if they are the last of several lines.
     """
     if removed.announcements:
@@ -319,6 +334,7 @@ _SEARCHES: Dict[str, Callable[[str], Optional[Match]]] = {
     "comments": _COMMENT.search,
     "refusals": _REFUSAL.search,
     "objects": _object_in,
+    "announcements": lambda text: ANNOUNCEMENT.match(text) or _ANSWER.match(text),
 }
 
 

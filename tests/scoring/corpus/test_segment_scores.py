@@ -108,6 +108,19 @@ def test_numbers_of_the_only_system(scoring, write, arguments):
     assert found["segments"] == {"one": ONE}
 
 
+def test_numbers_alone_have_no_place_in_a_reordered_test_set(scoring, write, arguments, tmp_path):
+    """The numbers may be in the order of the file or in that of documents and segments."""
+    reference = json.loads((tmp_path / "r").read_text())
+    write("r", json.dumps([reference[n] for n in (0, 3, 1, 2)]))
+    texts = [{**each, "text": "x"} for each in reference]
+    command = ["metrics", f"one={write('one', json.dumps(texts))}", *arguments[3:], "--scores"]
+    with pytest.raises(UserError, match="scores: one has no segment numbers, and the test set does"):
+        scoring(*command, f"M={write('scores', '1 2 3 4'.replace(' ', chr(10)))}")
+    records = [{**each, "score": score} for each, score in zip(reference, ONE)]
+    found = scoring(*command, f"M={write('s.json', json.dumps(records))}", "--format", "json")
+    assert json.loads(found)["metrics"][-1]["segments"] == {"one": ONE}
+
+
 @pytest.mark.parametrize("form", ["mt-metrics-eval", "CSV"])
 def test_a_file_of_all_systems_is_read_for_one(scoring, write, arguments, form):
     """The other system has its own file; its scores in the first file do not count."""

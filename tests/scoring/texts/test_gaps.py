@@ -96,6 +96,35 @@ def test_segments_are_left_out_by_number_and_not_by_place(write):
     assert found.references[0] == [f"r{n}" for n in range(1, 13) if n != 11]
 
 
+OTHER_ORDERS = {
+    "alternating documents": [("a", 1), ("b", 1), ("a", 2), ("b", 2)],
+    "numbers from the end": [("a", 2), ("a", 1), ("b", 1), ("b", 2)],
+}
+
+
+@pytest.mark.parametrize("order", OTHER_ORDERS.values(), ids=OTHER_ORDERS)
+@pytest.mark.parametrize("form", ["lines", "an output", "records"])
+def test_texts_without_numbers_do_not_match_a_reordered_test_set(write, order, form):
+    """Their lines may be in the order of the file or in that of documents and numbers."""
+    records = [{"doc_id": d, "segment": n, "text": f"r{d}{n}"} for d, n in order]
+    reference = write("r.jsonl", json_lines(*records))
+    texts = {
+        "lines": "1\n2\n3\n4\n",
+        "an output": "".join(f"H-{n}\t-1\t{n}\n" for n in range(4)),
+        "records": json_lines(*({"doc_id": d, "text": "x\ny"} for d in "ab")),
+    }
+    message = "has no segment numbers, and .*r.jsonl does not list its segments document by docum"
+    with pytest.raises(UserError, match=message):
+        read_translations({"x": write("x", texts[form])}, [reference])
+    system = [{**record, "text": f"x{record['doc_id']}{record['segment']}"} for record in records]
+    named = write("named.jsonl", json_lines(*system))
+    assert read_translations({"x": named}, [reference]).systems["x"] == ["xa1", "xa2", "xb1", "xb2"]
+    if form != "an output":  # documents can be aligned
+        whole = write("whole.jsonl", json_lines(*({"doc_id": d, "text": "x"} for d in "ab")))
+        found = read_translations({"x": whole}, [reference], reading=Reading(align="de"))
+        assert len(found.systems["x"]) == 4
+
+
 @pytest.mark.parametrize(
     "first, second, kept, note",
     [

@@ -28,6 +28,12 @@ WRAPPED = {
     "a label": "Translation: " + "\n".join(BARE),
     "a label with a language": "Czech translation:\n" + "\n".join(BARE),
     "a bold label": "**Translation:**\n" + "\n".join(BARE),
+    "a language alone": "Certainly! Here's the Spanish:\n" + "\n".join(BARE),
+    "a version": "Below is the Spanish version:\n" + "\n".join(BARE),
+    "a bold title": "**Translation**\n" + "\n".join(BARE),
+    "a heading": "## Spanish translation\n" + "\n".join(BARE),
+    "an output": "Output:\n" + "\n".join(BARE),
+    "rules": "---\n" + "\n".join(BARE) + "\n---",
     "a label in Chinese": "译文：" + "\n".join(BARE),
     "an offer": "\n".join(BARE) + "\n\nLet me know if you need anything else!",
     "thoughts opened in the prompt": "The user wants Spanish.\n</think>\n" + "\n".join(BARE),
@@ -98,6 +104,10 @@ def test_segments_with_names_are_bare():
         "Certainly not.",
         "Let me know if you come.",
         "Sure: yes.",
+        "Here is the woman: she is tall.",
+        "Output is low.",
+        "--- he said ---",
+        "**Hola.**",
     ],
 )
 def test_text_stays(line):
@@ -134,6 +144,10 @@ def test_what_the_reference_has_stays():
         ("~~~ La chica", "fences"),
         ("“La chica se lo quita.”", "marks around it"),
         ("**La chica se lo quita.**", "marks around it"),
+        ("Of course! I'd be happy to help.", "announcements"),
+        ("Sure. Here you go", "announcements"),
+        ("**Translation**", "announcements"),
+        ("Sure, he takes it.", None),
         ("La chica se lo quita, nota bene.", None),
         ('La "chica" se lo quita.', None),
         ("La chica se lo quita.", None),
@@ -171,6 +185,19 @@ def test_the_option(scoring, write):
     assert found["metrics"][0]["scores"]["x"] == pytest.approx(100)
     assert found["metrics"][0]["signature"].startswith("docs:2|sents:5|wrappers:stripped|unit")
     assert "x: wrappers removed from 3 segments" in found["notes"]
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+def test_the_option_of_convert(scoring, write, tmp_path, aligned):
+    text = "\n".join(["Here's the Spanish:", *BARE])
+    options = ["--strip-wrappers", "--out", str(tmp_path / "out")]
+    if aligned:
+        options += ["--align", "es", "--reference"]
+        options += [write("r", json.dumps([{"doc_id": "a", "text": "\n".join(BARE)}]))]
+    system = write("x", json.dumps([{"doc_id": "a", "text": text}]))
+    assert "wrappers removed from 1 segments" in scoring("convert", system, *options)
+    lines = (tmp_path / "out").read_text().splitlines()
+    assert [json.loads(line)["text"] for line in lines] == BARE
 
 
 def test_the_note(scoring, write):
