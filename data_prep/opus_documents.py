@@ -46,7 +46,7 @@ class ContraPro:
             raise CorpusError(f"{path} is not valid UTF-8; convert the file") from None
         except json.JSONDecodeError as error:
             raise CorpusError(f"{path}: line {error.lineno} is not valid JSON") from None
-        except (AttributeError, TypeError, KeyError, ValueError):
+        except (AttributeError, TypeError, KeyError, ValueError, RecursionError):
             raise CorpusError(
                 f'{path}: an item has no "document id", "segment id" or "src segment"; give '
                 "contrapro.json as it was published"

@@ -213,7 +213,7 @@ def read_text_forms(folder: str) -> Dict[str, TextForm]:
             described = json.load(stream)
         forms = {language: TextForm(**form) for language, form in described.items()}
         _ = [_TOKENIZERS[form.tokenizer] for form in forms.values()]
-    except (ValueError, TypeError, AttributeError, KeyError):
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         raise UserError(
             f"{path} is damaged; run data_prep/prepare.py again, or remove the file to give "
             "tokenizer and BPE yourself"

@@ -215,7 +215,7 @@ def _read_file(path: str, first: int, check: _Check) -> Iterator[Tuple[int, Ambi
         for number, text in enumerate(file, start=1):
             try:
                 yield _parse(json.loads(text.decode("utf-8")), first, check)
-            except (ValueError, TypeError, AttributeError) as error:
+            except (ValueError, TypeError, AttributeError, RecursionError) as error:
                 raise UserError(
                     f"{path}: line {number}: {error}; write the file again with "
                     "data_prep/supporting_words.py"

@@ -52,6 +52,24 @@ def _reason(error: Exception) -> str:
     return getattr(error, "msg", None) or str(error)
 
 
+def parsed_json(text: str, path: str, line: Optional[int] = None):
+    """Return the value of a JSON text.
+
+    Args:
+        text: a file, or a line of it.
+        path: path of the file, for messages.
+        line: number of the line; None for a whole file.
+
+    Raises:
+        UserError: the text is not valid JSON, or a field occurs twice in an object.
+    """
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError) as error:
+        line = line or getattr(error, "lineno", 1)
+        raise UserError(f"{path}: line {line} is not valid JSON ({_reason(error)})") from None
+
+
 def is_jsonl(text: str) -> bool:
     """Return whether the first non-blank line of a text is a JSON object."""
     first = text.lstrip().split("\n", 1)[0]
@@ -148,10 +166,7 @@ def json_records(text: str, path: str) -> Records:
         if not line.strip():
             continue
         where = f"{path}: line {number}"
-        try:
-            record = _DECODER.decode(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{where} is not valid JSON ({_reason(error)})") from None
+        record = parsed_json(line, path, number)
         if not isinstance(record, dict):
             raise UserError(f"{where} must be a JSON object with the fields doc_id and text")
         yield where, record

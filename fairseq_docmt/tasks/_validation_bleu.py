@@ -54,7 +54,7 @@ def check_options(cfg) -> None:
         text = getattr(cfg, name)
         try:
             given = json.loads(text)
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             given = None
         if not isinstance(given, dict):
             raise UserError(

@@ -1,6 +1,5 @@
 """Translation with CTranslate2, using a model written by ``export-ctranslate2``."""
 
-import json
 import math
 import os
 from dataclasses import dataclass
@@ -10,6 +9,8 @@ import numpy as np
 
 from fairseq_docmt.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError, refuse_unknown
+from fairseq_docmt.readers.files import read_text
+from fairseq_docmt.readers.record_files import parsed_json
 from fairseq_docmt.spans import part_spans
 from fairseq_docmt.symbols import BEGIN_OF_DOCUMENT, complaint, first_reserved
 from fairseq_docmt.text_form import TextForm, read_text_forms
@@ -90,9 +91,16 @@ def is_exported(path: str) -> bool:
 
 
 def read_info(folder: str) -> ExportedModel:
-    """Read the description of an exported model from its folder."""
-    with open(os.path.join(folder, INFO), encoding="utf-8") as stream:
-        return ExportedModel(**json.load(stream))
+    """Read the description of an exported model from its folder.
+
+    Raises:
+        UserError: the description is damaged.
+    """
+    path = os.path.join(folder, INFO)
+    try:
+        return ExportedModel(**parsed_json(read_text(path), path))
+    except TypeError:
+        raise UserError(f"{path} is damaged; export the model again") from None
 
 
 class ExportedTranslator:

@@ -95,7 +95,7 @@ class Journal:
                     if end:
                         found = [[Hypothesis(*each) for each in best] for best in record["found"]]
                         self.found[record["document"]] = Finished(found, record["notes"])
-                except (ValueError, KeyError, TypeError):
+                except (ValueError, KeyError, TypeError, RecursionError):
                     raise UserError(
                         f"{self._path}: line {number} is damaged; remove the file to begin anew"
                     ) from None

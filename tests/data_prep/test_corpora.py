@@ -421,6 +421,7 @@ def test_segments_of_contrapro_are_left_out(tmp_path):
         ("[\n{", "json: line 2 is not valid JSON"),
         ('[{"document id": "a"}]', 'json: an item has no "document id", "segment id" or'),
         ("[1]", 'json: an item has no "document id"'),
+        ("[" * 99999, 'json: an item has no "document id"'),
         (f"[{item(line='b')}]", 'json: an item has no "document id"'),
         (f"[{item(text=3)}]", 'json: an item has no "document id"'),
     ],

@@ -26,6 +26,7 @@ import numpy as np
 import fairseq_docmt
 from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.readers.files import lines_of, read_text, write_text
+from fairseq_docmt.readers.record_files import parsed_json
 from fairseq_docmt.scoring import _intervals, _tables
 from fairseq_docmt.scoring._tables import Table
 from fairseq_docmt.scoring.context.reference_scores import MANY_UNKNOWN, PROTOCOLS, Scored
@@ -290,8 +291,8 @@ def read_verdicts(path: str, results: Dict[str, SetResult]) -> Dict[str, List[bo
     """
     found: Dict[str, List[bool]] = {name: [] for name in results}
     for number, line in enumerate(lines_of(read_text(path)), start=1):
+        entry = parsed_json(line, path, number)
         try:
-            entry = json.loads(line)
             name, place, is_right = entry["set"], int(entry["item"]), bool(entry["correct"])
         except (ValueError, KeyError, TypeError):
             raise UserError(f"{path}: line {number} is no item that --items wrote") from None

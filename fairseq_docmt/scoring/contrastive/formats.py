@@ -10,13 +10,13 @@
 * The sets of Bawden et al. (2018), English-French: ``anaphora.json``, ``lexical-choice.json``.
 """
 
-import json
 import re
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers.files import read_text
+from fairseq_docmt.readers.record_files import parsed_json
 from fairseq_docmt.scoring.contrastive.items import Item, checked_item, field, read_json_lines
 
 #: Separator between the sentences of a text of Voita et al.
@@ -62,12 +62,9 @@ def _read(file: Path, context, documents, after: int) -> List[Item]:
     if file.suffix == ".jsonl":
         return read_json_lines(file)
     try:
-        entries = json.loads(read_text(str(file)))
-    except json.JSONDecodeError as error:
-        raise UserError(
-            f"{file}, line {error.lineno} is not valid JSON ({error.msg}); JSON lines must be in a "
-            "file that ends in .jsonl"
-        ) from None
+        entries = parsed_json(read_text(str(file)), str(file))
+    except UserError as error:
+        raise UserError(f"{error}; JSON lines must be in a file that ends in .jsonl") from None
     first = next(iter(entries), None) if isinstance(entries, (list, dict)) else None
     if isinstance(entries, list) and isinstance(first, dict):
         if "dst" in first:

@@ -20,6 +20,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers.files import lines_of, read_text
+from fairseq_docmt.readers.record_files import parsed_json
 
 
 class Item(NamedTuple):
@@ -144,10 +145,7 @@ def read_json_lines(path: Path) -> List[Item]:
     for number, line in enumerate(lines_of(read_text(str(path))), start=1):
         if line:
             where = f"{path}: line {number}"
-            try:
-                entry = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise UserError(f"{where} is not valid JSON ({error.msg})") from None
+            entry = parsed_json(line, str(path), number)
             parts = [field(where, entry, name) for name in ("source", "candidates", "correct")]
             rest = entry.get("labels", {}), entry.get("after", 0)
             items.append(checked_item(where, *parts, *rest))

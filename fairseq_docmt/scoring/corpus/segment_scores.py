@@ -244,7 +244,8 @@ def _in_order(scores: List[float], where: str, texts: Translations) -> List[floa
         texts: test set; its ``kept`` tells which segments are evaluated.
 
     Raises:
-        UserError: the test set was reordered, or there is neither one score per segment nor one per evaluated segment.
+        UserError: the test set was reordered, or there is neither one score per segment nor one per
+            evaluated segment.
     """
     if texts.reordered:
         raise UserError(NOT_BY_ORDER.format(path=where, test_set="the test set"))

@@ -22,6 +22,7 @@ from markupsafe import Markup
 from fairseq_docmt.bleu import build_bleu
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers.files import read_text, write_text
+from fairseq_docmt.readers.record_files import parsed_json
 from fairseq_docmt.scoring._tables import Table
 from fairseq_docmt.scoring.corpus import metrics
 from fairseq_docmt.scoring.corpus.corpus_metrics import Options
@@ -315,8 +316,8 @@ def read_contrastive(arguments: List[str]) -> Contrastive:
         name, equals, path = argument.partition("=")
         if not (name and equals and path):
             raise UserError(f"--contrastive {argument}: give results as NAME=FILE")
+        found = parsed_json(read_text(path), path)
         try:
-            found = json.loads(read_text(path))
             for set_name, figures in found.items():
                 # Access every value that the page shows, so that a wrong file is detected early.
                 parts = [figures["all"], *figures.get("by label", {}).get("distance", {}).values()]

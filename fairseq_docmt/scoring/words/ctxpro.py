@@ -31,6 +31,7 @@ from sacremoses import MosesTokenizer
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import Documents, Lines, Output, read_input
 from fairseq_docmt.readers.files import lines_of, read_text, write_text
+from fairseq_docmt.readers.record_files import parsed_json
 from fairseq_docmt.scoring import _intervals, _tables
 from fairseq_docmt.scoring._tables import Table
 from fairseq_docmt.scoring.contrastive.items import field
@@ -79,10 +80,7 @@ def read_targets(path: str) -> TargetSet:
     text = read_text(path)
     if path.endswith(".tsv"):
         return TargetSet("genpro", _table(text, path))
-    try:
-        entries = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}, line {error.lineno} is not valid JSON ({error.msg})") from None
+    entries = parsed_json(text, path)
     first = entries[0] if isinstance(entries, list) and entries else None
     for key, kind, read in (("expected", "ctxpro", _ctxpro), ("errors", "genpro", _contrapro)):
         if isinstance(first, dict) and key in first:

@@ -10,6 +10,7 @@ from typing import List, Sequence
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers.files import lines_of, read_text, write_text
+from fairseq_docmt.readers.record_files import parsed_json
 from fairseq_docmt.scoring.texts.translations import Translations
 
 
@@ -66,8 +67,8 @@ def read(paths: Sequence[str], texts: Translations) -> List[List[str]]:
             if not line:
                 continue
             where = f"{path}: line {number}"
+            record = parsed_json(line, path, number)
             try:
-                record = json.loads(line)
                 name, place, names = str(record["doc_id"]), record["segment"], record["tags"]
                 valid = isinstance(place, int) and isinstance(names, list)
                 valid = valid and all(isinstance(tag, str) for tag in names)

@@ -114,7 +114,7 @@ def test_numbers_alone_have_no_place_in_a_reordered_test_set(scoring, write, arg
     write("r", json.dumps([reference[n] for n in (0, 3, 1, 2)]))
     texts = [{**each, "text": "x"} for each in reference]
     command = ["metrics", f"one={write('one', json.dumps(texts))}", *arguments[3:], "--scores"]
-    with pytest.raises(UserError, match="scores: one has no segment numbers, and the test set does"):
+    with pytest.raises(UserError, match="one has no segment numbers, and the test set does"):
         scoring(*command, f"M={write('scores', '1 2 3 4'.replace(' ', chr(10)))}")
     records = [{**each, "score": score} for each, score in zip(reference, ONE)]
     found = scoring(*command, f"M={write('s.json', json.dumps(records))}", "--format", "json")

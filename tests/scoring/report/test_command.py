@@ -160,9 +160,9 @@ def test_some_documents_only(report):
     "arguments, message",
     [
         (["--contrastive", "FILE"], "--contrastive .*: give results as NAME=FILE"),
-        (["--contrastive", "a=FILE"], "wrong.json is not a JSON file of the command contrastive"),
+        (["--contrastive", "a=FILE"], "wrong.json: line 1 is not valid JSON"),
         (["--documents", "-1"], "--documents must not be negative, got -1"),
-        (["--tags", "FILE"], 'wrong.json: line 1 must have "doc_id", "segment"'),
+        (["--tags", "FILE"], "wrong.json: line 1 is not valid JSON"),
         (["--tags", "TAGS"], "line 1: the test set has no segment 3 of document 1"),
         (["--tags", "OTHER"], "line 1: the test set has no segment 1 of document x"),
         (["--tags", "LETTERS"], 'line 1 must have .* and "tags", a list of names'),
