@@ -73,13 +73,14 @@ note_start() {
       "--finetune-from-model CHECKPOINT" >&2
 }
 
-# refuse --SOME-NAME ...: end if one of these options is in `more`, because the script sets it
+# refuse --SOME-NAME ...: end if one of these options is in `more`, because the script sets it, or
+# would read its result wrongly
 refuse() {
   local _word _name
   for _word in "${more[@]}"; do
     for _name in "$@"; do
       if [[ ${_word%%=*} = "$_name" ]]; then
-        echo "error: ${0##*/} sets $_name itself, for the test set that it scores; leave it out" >&2
+        echo "error: ${0##*/} does not accept $_name; leave it out" >&2
         exit 1
       fi
     done

@@ -93,6 +93,6 @@ class GTransformerModel(DocumentTransformer):
             number = getattr(args, f"{part}_context_layers")
             if not 0 <= number <= layers:
                 raise UserError(
-                    f"--{part}-context-layers {number}: give a number from 0 to {layers}, the "
+                    f"--{part}-context-layers is {number}, but must be from 0 to {layers}, the "
                     "number of layers"
                 )

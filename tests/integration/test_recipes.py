@@ -70,6 +70,13 @@ def test_drafts_of_no_split(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_drafts_are_one_translation_in_pieces_of_words(tmp_path):
+    recipes.write_files(tmp_path)
+    options = ["bin", "model.pt", "drafts", "test", "--nbest", "2"]
+    done = recipes.run_in(tmp_path, "maruf2018_memnet/make_drafts.sh", *options)
+    assert done.stderr == "error: make_drafts.sh does not accept --nbest; leave it out\n"
+
+
 @pytest.mark.parametrize(
     "script, programs",
     [

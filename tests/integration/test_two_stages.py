@@ -186,6 +186,18 @@ def test_frozen_symbols_are_warned_of(binarised, tmp_path, caplog):
     assert "the parameters of <sep>, <bod> are new" in caplog.text
 
 
+def test_what_a_tied_model_loses_of_an_untied_one(binarised, tmp_path, caplog):
+    tied = "--share-decoder-input-output-embed"
+    path = tiny.train(binarised, tmp_path / "a", *SENTENCE, updates=1)
+    for start, said in ((path, 1), (tmp_path / "b1" / "checkpoint_last.pt", 0)):
+        caplog.clear()
+        start = ["--finetune-from-model", str(start), tied]
+        tiny.train(binarised, tmp_path / f"b{said}", *SENTENCE, *start, updates=1)
+        lost = f"decoder.embed_tokens.weight of {path} is lost: the model shares its values with "
+        assert (f"{lost}decoder.output_projection.weight" in caplog.text) == bool(said)
+        assert caplog.text.count(" lost: ") == said
+
+
 def test_negative_scale(binarised, tmp_path):
     arguments = [*STREAM, *GROUPED[:3], "-1"]
     with pytest.raises(UserError, match="--pretrained-lr-scale must not be negative, got -1.0"):

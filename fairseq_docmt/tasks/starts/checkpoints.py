@@ -5,7 +5,7 @@ import dataclasses
 import logging
 import os
 import sys
-from typing import NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional
 
 import torch
 from fairseq import checkpoint_utils, utils
@@ -331,6 +331,29 @@ def check_fit(model, file: CheckpointFile, arch: str, resumes: bool) -> None:
         ) from None
     finally:
         logging.disable(before)
+    _warn_of_tied_weights(model, file)
+
+
+def _warn_of_tied_weights(model: nn.Module, file: CheckpointFile) -> None:
+    """Warn about parameters that the model shares, but that differ in the checkpoint.
+
+    Only the last of them is kept, for example the output projection instead of the embeddings with
+    ``--share-decoder-input-output-embed``.
+    """
+    names: Dict[int, List[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if name in file.weights:
+            names.setdefault(id(parameter), []).append(name)
+    for *others, last in names.values():
+        lost = [name for name in others if not torch.equal(file.weights[name], file.weights[last])]
+        if lost:
+            logger.warning(
+                "%s of %s %s lost: the model shares its values with %s",
+                " and ".join(lost),
+                file.path,
+                "is" if len(lost) == 1 else "are",
+                last,
+            )
 
 
 def count_positions_by_sentence(model: nn.Module, task, arch: str) -> None:
