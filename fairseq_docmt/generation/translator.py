@@ -482,6 +482,8 @@ def _placed(hub, device: str, precision: str):
     if precision not in PRECISIONS:
         raise UserError(f"precision must be {' or '.join(PRECISIONS)}, got {precision!r}")
     try:
+        if torch.device(device).type == "meta":
+            raise RuntimeError("tensors have no values there")
         return hub.to(torch.device(device), PRECISIONS[precision])
     except (RuntimeError, AssertionError) as error:
         raise UserError(

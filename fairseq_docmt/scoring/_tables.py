@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from typing import Any, List, NamedTuple, Sequence
+from typing import Any, List, NamedTuple, Optional, Sequence
 
 from tabulate import tabulate
 
@@ -48,6 +48,16 @@ def show(args: argparse.Namespace, tables: List[Table], notes: List[str], result
         write_text(args.out, text)
     else:
         print(text, end="")
+
+
+def ratio(part: float, whole: float) -> Optional[float]:
+    """Return the ratio of two numbers; None if the second is 0."""
+    return part / whole if whole else None
+
+
+def percent(value: Optional[float]) -> str:
+    """Format a value from 0 to 1 in percent, such as ``12.5``; None becomes ``-``."""
+    return "-" if value is None else f"{100 * value:.1f}"
 
 
 def p_value(p: float) -> str:

@@ -311,6 +311,8 @@ class DecodingInput:
 def _check_constraints(packed: Tensor, symbols: Symbols, lines_before: int) -> None:
     """Refuse constraints that are blank or contain a reserved symbol as a word.
 
+    Unknown words only cause a warning.
+
     Args:
         packed: (lines, length) constraints as packed by fairseq.  Each row contains the number of
             constraints, followed by the words of each constraint and a 0, which is also the index
@@ -334,6 +336,11 @@ def _check_constraints(packed: Tensor, symbols: Symbols, lines_before: int) -> N
         symbols.check([bos] if row[length:].any() else [], place)
         for words in found:
             symbols.check(words, place)
+        if any((words == symbols.dictionary.unk()).any() for words in found):
+            logger.warning(
+                "%s has a word that the target dictionary lacks; %s is forced in its place",
+                *(place, symbols.dictionary.unk_word),
+            )
         longest = max(longest, length)
     symbols.check([bos] if longest < packed.shape[1] else [], "a constraint of the input")
 

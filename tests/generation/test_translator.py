@@ -107,6 +107,8 @@ def test_mistakes(windows, call, message):
 def test_devices(window_checkpoint):
     with pytest.raises(UserError, match="device cuda:7 cannot be used .*; give cpu, or cuda"):
         DocumentTranslator.from_pretrained(str(window_checkpoint), device="cuda:7")
+    with pytest.raises(UserError, match="device meta cannot be used .tensors have no values there"):
+        DocumentTranslator.from_pretrained(str(window_checkpoint), device="meta")
     half = DocumentTranslator.from_pretrained(str(window_checkpoint), precision="fp16")
     assert {str(p.dtype) for p in half.hub.parameters()} == {"torch.float16"}
     assert [len(document) for document in half.translate(DOCS, beam=2)] == [1, 5, 2, 7]

@@ -514,13 +514,18 @@ def test_the_limit_of_a_row_cuts_its_prefix(binarised, window_checkpoint):
         assert found[row].split() == wanted[row].split()[:most]
 
 
-def test_constraints_hold_for_each_sentence(binarised, window_checkpoint):
+def test_constraints_hold_for_each_sentence(binarised, window_checkpoint, caplog):
     lines = ["w1 w2\tv7", "w3 w4\tv2", "", "w5\tv11 v3"]
     options = [*WINDOW, "--decoding", "sequential", "--constraints", "--buffer-size", "10"]
     output = tiny.interactive(binarised, window_checkpoint, lines, *options, "--batch-size", "2")
     found = tiny.lines_of(output)
     for row, wanted in ((0, "v7"), (1, "v2"), (3, "v11 v3")):
         assert wanted in found[row]
+    lacks = "in line 2 of the input has a word that the target dictionary lacks; <unk> is forced"
+    assert lacks not in caplog.text
+    lines[1] = "w3 w4\tv2 vv"
+    found = tiny.lines_of(tiny.interactive(binarised, window_checkpoint, lines, *options))
+    assert "v2 <unk>" in found[1] and caplog.text.count(lacks) == 1
 
 
 @pytest.mark.parametrize("system", EACH_ONCE, indirect=True, ids=str)

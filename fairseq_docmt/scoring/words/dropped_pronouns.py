@@ -40,6 +40,7 @@ from fairseq_docmt.scoring._tables import Table
 from fairseq_docmt.scoring.texts import translations
 from fairseq_docmt.scoring.texts.translations import Translations
 from fairseq_docmt.scoring.words import tags
+from fairseq_docmt.scoring.words.pronouns import f1_cell, numbers
 
 #: English forms of each person.  Words are maximal runs of letters: "it's" is "it" and "s".
 FORMS = {
@@ -84,20 +85,19 @@ class Restored(NamedTuple):
     found_too: int = 0
 
     @property
-    def precision(self) -> float:
-        """Proportion of the added pronouns that restore a dropped one; 0 if there are none."""
-        return self.found / self.produced if self.produced else 0.0
+    def precision(self) -> Optional[float]:
+        """Proportion of the added pronouns that restore a dropped one; None if none is added."""
+        return _tables.ratio(self.found, self.produced)
 
     @property
-    def recall(self) -> float:
-        """Proportion of the dropped pronouns that the translation restores; 0 if there are none."""
-        return self.found / self.marked if self.marked else 0.0
+    def recall(self) -> Optional[float]:
+        """Proportion of the dropped pronouns that the translation restores; None without any."""
+        return _tables.ratio(self.found, self.marked)
 
     @property
-    def f1(self) -> float:
-        """Harmonic mean of precision and recall; 0 if ``marked`` and ``produced`` are both 0."""
-        total = self.marked + self.produced
-        return 2 * self.found / total if total else 0.0
+    def f1(self) -> Optional[float]:
+        """Harmonic mean of precision and recall; None if ``marked`` and ``produced`` are both 0."""
+        return _tables.ratio(2 * self.found, self.marked + self.produced)
 
     def __add__(self, other: "Restored") -> "Restored":
         return Restored(*(a + b for a, b in zip(self, other)))
@@ -321,9 +321,9 @@ def main(args: argparse.Namespace) -> None:
         {
             "signature": signature,
             "notes": [*texts.notes],
-            "systems": {name: _as_json(persons) for name, persons in counts.items()},
+            "systems": {name: numbers(persons) for name, persons in counts.items()},
             "differences": {name: found._asdict() for name, found in differences.items()},
-            "reference": _as_json(reference),
+            "reference": numbers(reference),
             "left_out": dict(left_out),
         },
     )
@@ -358,14 +358,17 @@ def tables_of(
     """
     columns = {**counts, "(reference)": reference}
     f1 = [
-        [person, str(c.marked), *(_cell(found[person]) for found in columns.values())]
+        [person, str(c.marked), *(f1_cell(found[person]) for found in columns.values())]
         for person, c in reference.items()
     ]
     wanted = [
         [
             person,
             str(c.in_reference),
-            *(_percent(s[person].found_too, c.in_reference) for s in counts.values()),
+            *(
+                _tables.percent(_tables.ratio(s[person].found_too, c.in_reference))
+                for s in counts.values()
+            ),
         ]
         for person, c in reference.items()
     ]
@@ -385,21 +388,6 @@ def _table_of_differences(differences: Dict[str, Difference], texts: Translation
     return [Table("Differences, bootstrap over sentences", columns, rows)] if rows else []
 
 
-def _cell(found: Restored) -> str:
-    return f"{100 * found.f1:.1f} ({100 * found.precision:.1f}/{100 * found.recall:.1f})"
-
-
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f}" if whole else "-"
-
-
 def _left_out_note(left_out: Counter) -> str:
     marks = ", ".join(f"{mark} ({count})" for mark, count in left_out.most_common())
     return f"marks left out: {sum(left_out.values())}" + (f": {marks}" if marks else "")
-
-
-def _as_json(persons: Dict[str, Restored]) -> dict:
-    return {
-        person: {**c._asdict(), "precision": c.precision, "recall": c.recall, "f1": c.f1}
-        for person, c in persons.items()
-    }

@@ -14,7 +14,7 @@ case; --lowercase tags them in lower case, as the paper's code does.
 
 import argparse
 from itertools import repeat
-from typing import Dict, Iterable, List, NamedTuple, Sequence
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -42,20 +42,19 @@ class Counts(NamedTuple):
     both: int = 0
 
     @property
-    def precision(self) -> float:
-        """Matches divided by the tagged words in the hypotheses; 0 if no word is tagged there."""
-        return self.both / self.hypothesis if self.hypothesis else 0.0
+    def precision(self) -> Optional[float]:
+        """Matches divided by the tagged words in the hypotheses; None if there are none."""
+        return _tables.ratio(self.both, self.hypothesis)
 
     @property
-    def recall(self) -> float:
-        """Matches divided by the tagged words in the references; 0 if no word is tagged there."""
-        return self.both / self.reference if self.reference else 0.0
+    def recall(self) -> Optional[float]:
+        """Matches divided by the tagged words in the references; None if there are none."""
+        return _tables.ratio(self.both, self.reference)
 
     @property
-    def f1(self) -> float:
-        """Harmonic mean of precision and recall; 0 if no word is tagged on either side."""
-        total = self.hypothesis + self.reference
-        return 2 * self.both / total if total else 0.0
+    def f1(self) -> Optional[float]:
+        """Harmonic mean of precision and recall; None if no word is tagged on either side."""
+        return _tables.ratio(2 * self.both, self.hypothesis + self.reference)
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(*(a + b for a, b in zip(self, other)))
@@ -303,19 +302,29 @@ def table(title: str, rows_are: str, systems: Dict[str, Dict[str, Counts]]) -> T
     """
     first = next(iter(systems.values()))
     rows = [
-        [name, str(wanted.reference), *(_cell(found[name]) for found in systems.values())]
+        [name, str(wanted.reference), *(f1_cell(found[name]) for found in systems.values())]
         for name, wanted in first.items()
     ]
     title = f"{title}: F1 (precision/recall), %"
     return Table(title, [rows_are, "in reference", *systems], rows)
 
 
-def _cell(found: Counts) -> str:
-    return f"{100 * found.f1:.1f} ({100 * found.precision:.1f}/{100 * found.recall:.1f})"
+def f1_cell(found) -> str:
+    """Return F1, precision and recall in percent, such as ``66.7 (50.0/100.0)``.
+
+    Args:
+        found: counts with the properties ``f1``, ``precision`` and ``recall``.  A value that is
+            None is shown as ``-``.
+    """
+    f1, *parts = map(_tables.percent, (found.f1, found.precision, found.recall))
+    return f"{f1} ({'/'.join(parts)})"
 
 
-def numbers(by_class: Dict[str, Counts]) -> dict:
-    """Return the counts, precision, recall and F1 of each class as dictionaries, for JSON."""
+def numbers(by_class: Dict[str, NamedTuple]) -> dict:
+    """Return the counts, precision, recall and F1 of each class as dictionaries, for JSON.
+
+    The counts are :class:`Counts`, or others with the same properties.
+    """
     return {
         name: {**c._asdict(), "precision": c.precision, "recall": c.recall, "f1": c.f1}
         for name, c in by_class.items()

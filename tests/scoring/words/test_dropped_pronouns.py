@@ -54,7 +54,7 @@ def test_command(scoring, write, files):
     printed = scoring("dropped-pronouns", f"a={a}", f"b={b}", *files)
     rows = [line.split() for line in printed.splitlines()]
     # Two are marked; a has one of them and no other "it".
-    assert ["it", "2", "66.7", "(100.0/50.0)", "0.0", "(0.0/0.0)", "66.7", "(100.0/50.0)"] in rows
+    assert ["it", "2", "66.7", "(100.0/50.0)", "0.0", "(-/0.0)", "66.7", "(100.0/50.0)"] in rows
     assert ["it", "1", "0.0", "0.0"] in rows  # the reference has the other one
     assert rows[6][:4] == ["all", "4", "85.7", "(100.0/75.0)"]
     assert ["all", "3", "66.7", "0.0"] in rows

@@ -203,7 +203,7 @@ def test_command(scoring, arguments, tmp_path):
     rows = [line.split() for line in scoring("muda", *arguments, "--tags", path).split("\n")]
     assert ["formality", "1", "66.7", "(50.0/100.0)"] in rows
     assert ["pronouns", "2", "0.0", "(0.0/0.0)"] in rows
-    assert ["verb", "form", "0", "0.0", "(0.0/0.0)"] in rows
+    assert ["verb", "form", "0", "-", "(-/-)"] in rows
     assert [json.loads(line) for line in path.read_text().splitlines()] == [
         {"doc_id": "1", "segment": 1, "tags": ["pronouns"]},
         {"doc_id": "1", "segment": 2, "tags": ["formality"]},

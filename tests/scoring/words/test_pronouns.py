@@ -116,7 +116,7 @@ def test_f1():
     assert counts.precision == pytest.approx(3 / 4)
     assert counts.recall == pytest.approx(3 / 5)
     assert counts.f1 == pytest.approx(2 * (3 / 4) * (3 / 5) / (3 / 4 + 3 / 5))
-    assert Counts().precision == Counts().recall == Counts().f1 == 0
+    assert Counts().precision is Counts().recall is Counts().f1 is None
 
 
 @pytest.fixture
