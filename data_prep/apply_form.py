@@ -68,7 +68,7 @@ def without_symbols(lines: Iterable[str], file: str) -> Iterator[str]:
 
 
 def main(arguments=None) -> None:
-    """Convert the file given on the command line; if there is an error, print it and exit."""
+    """Preprocess the file named on the command line, or undo it; print errors, and exit."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -213,7 +213,7 @@ def check_not_read(
     Args:
         out: paths to write.
         given: values of the command's other arguments; every string, alone or in a list, is taken
-            for the path of an input file.
+            to be the path of an input file.
         problem: what the error message says after the path.
 
     Raises:

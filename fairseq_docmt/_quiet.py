@@ -115,7 +115,7 @@ class _WithoutDumps(logging.Filter):
 
 
 def hide_known_messages() -> None:
-    """Hide fairseq's listings of configuration and model in document tasks, and known warnings.
+    """Hide known warnings and, in document tasks, the configuration and the model in fairseq's log.
 
     Nothing is hidden if ``LOGLEVEL``, an environment variable of fairseq, is ``DEBUG``.  Warnings
     are not hidden either if the user has set filters (``python -W``, ``PYTHONWARNINGS``).

@@ -59,9 +59,10 @@ class StockTaskCheck(logging.Filter):
 
 
 def check_stock_tasks() -> None:
-    """Make fairseq-train, -generate and -interactive check data and checkpoints of stock tasks.
+    """Make fairseq's commands check the data and the checkpoints when they run a stock task.
 
-    For this, a :class:`StockTaskCheck` is added to the logger of each command.
+    The check is a :class:`StockTaskCheck` in the logger of ``fairseq-train``, ``fairseq-generate``
+    and ``fairseq-interactive``, because each of them logs its configuration when it starts.
     """
     for command, split in SPLITS.items():
         command_logger = logging.getLogger(f"fairseq_cli.{command}")

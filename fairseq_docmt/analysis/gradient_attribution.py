@@ -69,7 +69,7 @@ def by_distance(model, documents: Iterable[Document]) -> Dict[int, float]:
 
 
 def _refuse_without_gradients(model) -> None:
-    """Refuse models whose losses have no gradient with respect to earlier sentences."""
+    """Raise a UserError for models whose losses have no gradient at earlier sentences."""
     if isinstance(model.decoder, CacheDecoder) or reads_documents(model):
         raise UserError(
             f"{type(model).__name__} keeps earlier sentences without gradients; analyse another "

@@ -47,16 +47,17 @@ def stop_loading() -> None:
 
 
 class ResumableIterator(EpochBatchIterator):
-    """Batch iterator that resumes an interrupted epoch only if the batches are still the same.
+    """Batch iterator that refuses to resume an interrupted epoch if its batches have changed.
 
-    To check this, the options that determine the batches are stored in checkpoints.
+    To check this, the options that determine the batches are stored in checkpoints.  If one has
+    changed when training resumes, :meth:`load_state_dict` raises an error.
 
     Args:
         *args, **kwargs: arguments of fairseq's iterator.
         decided_by: option -> value, for the options that determine the batches.
 
     Attributes:
-        ended: True if training is to end without another epoch.
+        ended: set to True by the task to end training without another epoch.
     """
 
     ended = False

@@ -344,10 +344,10 @@ class PrefixEnsemble(FusedEnsemble):
         return total.index_add(0, is_token.nonzero()[:, 0], torch.cat(scores).float())
 
     def _lprobs(self, features: Sequence[Tensor], temperature: float = 1.0) -> Tensor:
-        """Compute the (n, words) log-probabilities of the ensemble.
+        """Compute the log-probabilities of the ensemble for n decoder outputs, (n, vocabulary).
 
         Args:
-            features: (n, channels) decoder output of each model.
+            features: (n, channels) decoder outputs of each model.
             temperature: divisor of the logits.
         """
         lprobs = []

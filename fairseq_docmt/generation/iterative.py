@@ -168,12 +168,12 @@ class IterativeSearch(JointSearch):
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Translate all sentences, then retranslate them in up to ``--decode-passes`` passes.
 
-        The first translations are drafts if there are any; otherwise they come from a search.  In
-        each pass every sentence is translated again, given the current translations of the others.
-        Passes end early when nothing changes.
+        The passes start from the drafts of the units (``--drafts``) or, without drafts, from the
+        translations of a first search.  In each pass every sentence is translated again, given the
+        current translations of the others.  A pass that changes nothing is the last one.
 
-        If no model has a target memory, only the first search is made.  This is also the case with
-        0 passes, and then no memory is read.
+        If no model has a target memory, the first search is all.  The same is true for 0 passes;
+        the search then does not read the source memory either.
 
         Returns:
             For each unit, the n-best list of each of its sentences.

@@ -96,7 +96,7 @@ class JointSearch(DocumentSearch):
         return found
 
     def _repaired(self, generator, models, units, found) -> List[List[JointHypothesis]]:
-        """Decode units again with a forced number of sentences if their outputs have wrong numbers.
+        """Decode units again, forcing the number of sentences, where outputs have the wrong number.
 
         A unit is decoded again if its best output has the wrong number of sentences, or if fewer
         than ``nbest`` of its outputs have the right number.
@@ -104,7 +104,7 @@ class JointSearch(DocumentSearch):
         Args:
             generator: generator of this package.
             models: models of the ensemble.
-            units: units that were decoded without forced numbers.
+            units: units that were decoded without forcing the number of sentences.
             found: hypotheses of each unit, best first.
 
         Returns:

@@ -59,7 +59,7 @@ class StreamEnsemble(FusedEnsemble):
 class _WithStream(nn.Module):
     """Model wrapper for scoring that passes the document state to the model.
 
-    After the forward pass, the attribute ``doc_state`` has the state after the scored sentences.
+    After the forward pass, the attribute ``doc_state`` holds the state after the scored sentences.
 
     Args:
         model: model with a document state.

@@ -82,7 +82,7 @@ class Translation(NamedTuple):
 
 
 class _Conversion(NamedTuple):
-    """Tokenizer or BPE with the methods ``encode`` and ``decode``, for fairseq's hub interface."""
+    """Tokenizer or BPE made of two functions, for fairseq's hub interface, which calls them."""
 
     encode: Callable[[str], str]
     decode: Callable[[str], str]

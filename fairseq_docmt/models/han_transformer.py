@@ -58,7 +58,10 @@ def han_transformer(args):
     "han_transformer", dataclass=options_dataclass(han_transformer, TransformerConfig, HANConfig)
 )
 class HANTransformerModel(StreamModel, DocumentTransformer):
-    """Transformer that attends to previous sentences on top of the encoder, the decoder or both."""
+    """Transformer with hierarchical attention (HAN) to previous sentences.
+
+    HAN layers stand on top of the encoder, of the decoder or of both.
+    """
 
     new_parameters = NEW_PARAMETERS
     doc_state_options = ("context_sentences",)

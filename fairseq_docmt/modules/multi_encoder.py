@@ -118,7 +118,7 @@ def encode_context(
 
 
 class AttendedContext(NamedTuple):
-    """Keys and values of the encoded context, the previous sentences, of each of B sentences.
+    """Keys and values of the encoded context (the previous sentences) for a batch of B sentences.
 
     Attributes:
         source: keys and values.

@@ -126,8 +126,8 @@ class SentenceEncoder(SharedSourceEncoder):
     def forward(self, src_tokens, *args, **kwargs):
         """Encode the source, passing the sentence number of each token to the attention modules.
 
-        As in the base class, the result is fairseq's output with ``separators`` [(B, S)] and
-        ``beams``.
+        The result is that of :meth:`SharedSourceEncoder.forward`: fairseq's encoder output, the
+        positions of ``<sep>`` as ``separators``, and the number of beams per sentence as ``beams``.
         """
         sentences = source_sentences(src_tokens.eq(self.separator))
         with pass_layer_kwargs([layer.self_attn for layer in self.layers], sentences=sentences):

@@ -101,7 +101,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
 
     @property
     def reads_context(self) -> bool:
-        """Whether windows have several sentences or later source sentences (--next-sentences)."""
+        """Whether windows have sentences besides the current one (see ``--next-sentences``)."""
         return self.options["window_size"] > 1 or self.options["next_sentences"] > 0
 
     def check_training_options(self) -> None:

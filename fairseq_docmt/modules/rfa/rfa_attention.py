@@ -164,8 +164,9 @@ class CausalRFA(_RFA):
     def _features(self, x: Tensor, matrices: Optional[Tensor]) -> Tuple[Tensor, Tensor, Tensor]:
         """Return the query features, key features and values of inputs ``x``, (..., C).
 
-        Each has shape (H, rows, F) or, for values, (H, rows, d), with all leading dimensions of
-        ``x`` as rows. ``matrices`` are the random matrices, as in :meth:`forward`.
+        The features have shape (H, rows, F), where F is the number of features, and the values
+        (H, rows, d); the rows are the leading dimensions of ``x``, flattened. ``matrices`` are the
+        random matrices, as in :meth:`forward`.
         """
         matrices = self.feature_map.draw() if matrices is None else matrices
         phi_q = self.feature_map(self._by_head(self.q_proj(x)), matrices)

@@ -67,10 +67,10 @@ class Lookup(NamedTuple):
 
     @classmethod
     def of(cls, cache: Cache, sources: Tensor, gate: CacheGate) -> "Lookup":
-        """Prepare all reads of the caches of a batch.
+        """Compute what all reads of the caches of a batch have in common.
 
-        The dot products of slot keys and source states are computed. For the gate, the source
-        states are projected, and also the slot values unless there are many slots.
+        These are the dot products of slot keys and source states and, for the gate, projections of
+        the source states. Slot values are projected too, unless there are more than 2 S slots.
 
         Args:
             cache: caches of B documents.

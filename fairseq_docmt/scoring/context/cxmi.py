@@ -109,10 +109,10 @@ class Scores(NamedTuple):
 
 
 class Gain(NamedTuple):
-    """A mean gain with its 95 % confidence interval, by bootstrap over documents.
+    """Mean gain in log-probability due to context, with its 95 % bootstrap interval.
 
     Attributes:
-        mean: mean over sentences or tokens.
+        mean: mean over sentences or tokens, in bits.
         low, high: ends of the interval; None for a single document.
     """
 

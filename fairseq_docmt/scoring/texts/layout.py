@@ -98,11 +98,11 @@ class Layout(NamedTuple):
         return [number for numbers in self.numbers for number in numbers]
 
     def filled(self, text: Input) -> Input:
-        """Return a text in which empty segments stand for the segments that it lacks.
+        """Return a text with an empty segment in place of each segment that is missing from it.
 
         Missing documents are found by their ids, and missing segments by their names in the
         document.  In an output of ``fairseq-generate``, missing sentences are found by their
-        numbers.  If the text or the test set has none of these, nothing is added.
+        numbers.  If the text or the test set has no ids, names or numbers, nothing is added.
         """
         if isinstance(text, Output):
             for rows in (self.index.line_ids.tolist(), range(self.index.num_sentences)):

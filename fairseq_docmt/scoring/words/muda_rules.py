@@ -148,7 +148,7 @@ def _cohesive(source: Sentence, target: Sentence, pairs: Counter) -> List[str]:
 
 
 def _formal(rules: Rules, source: Sentence, target: Sentence, seen: Set[str]) -> List[str]:
-    """Return the familiar or polite pronouns of a target sentence if their level occurred before.
+    """Return the pronouns of address whose level of formality has already occurred in the document.
 
     Pronouns in ``rules.capital`` count only if they are capitalised.  At the beginning of a
     sentence or after punctuation such as a colon, where any word may be capitalised, they also
@@ -157,8 +157,8 @@ def _formal(rules: Rules, source: Sentence, target: Sentence, seen: Set[str]) ->
     Args:
         rules: rules of the target language.
         source, target: analysed words of the source sentence and of the target sentence.
-        seen: levels of formality that occurred so far in the document.  The levels in this sentence
-            are added.
+        seen: levels of formality that have occurred so far in the document.  Those of the target
+            sentence are added.
     """
     class_of = {word: name for name, words in rules.formality.items() for word in words}
     has_you = any(word.form in _YOU for word in source)

@@ -53,7 +53,7 @@ class Counts(NamedTuple):
 
     @property
     def f1(self) -> Optional[float]:
-        """Harmonic mean of precision and recall; None if no word is tagged on either side."""
+        """Harmonic mean of precision and recall; None if neither text has a tagged word."""
         return _tables.ratio(2 * self.both, self.hypothesis + self.reference)
 
     def __add__(self, other: "Counts") -> "Counts":
