@@ -187,13 +187,16 @@ def run_together(works: Sequence[Callable[[], None]], workers: int) -> None:
 
 
 def count_lines(path: Path) -> int:
-    """Return the number of line feeds in a file."""
+    """Return the number of lines in a file; the last one may lack its line feed."""
+    count, block = 0, b"\n"
     with open(path, "rb") as stream:
-        return sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
+        for block in iter(lambda: stream.read(1 << 20), b""):
+            count += block.count(b"\n")
+    return count + (not block.endswith(b"\n"))
 
 
 def progress(items: Iterable, name: str, total: Optional[int] = None) -> Iterable:
-    """Return ``items`` with a progress bar, which is updated less often in log files."""
+    """Return ``items`` with a progress bar, which is updated less often if it goes to a file."""
     interval = 0.5 if sys.stderr.isatty() else 30
     return tqdm(items, desc=name, total=total, unit=" lines", mininterval=interval)
 

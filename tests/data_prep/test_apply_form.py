@@ -63,6 +63,13 @@ def test_the_input_is_not_written(corpus, folder):
     assert (corpus / "test.en").read_text() == TEXT["en"] * 3
 
 
+def test_the_last_line_may_lack_its_end(corpus, folder, tmp_path):
+    (tmp_path / "one").write_text(TEXT["en"].split("\n")[0])
+    run(folder, tmp_path / "one", tmp_path / "text")
+    first = (folder / "text/subwords/test.en").read_text().split("\n")[0]
+    assert (tmp_path / "text").read_text() == f"{first}\n"
+
+
 def test_a_missing_text(folder, tmp_path):
     with pytest.raises(SystemExit, match="error: .*none"):
         run(folder, tmp_path / "none", tmp_path / "text")

@@ -112,10 +112,11 @@ def _target(where: str, expected, labels: Dict[str, str], place: int = -1) -> Ta
 
 
 def _table(text: str, path: str) -> List[Target]:
-    """Read the items of a tab-separated table of genpro.
+    """Read the items of a table made by the scripts of Post and Junczys-Dowmunt (2023).
 
-    The columns are: index of the tested sentence (may be left out), distance of the antecedent,
-    kind of the item (must be ``correct``), expected pronoun, source and target.
+    The columns, separated by tabs, are: index of the tested sentence (the last sentence is tested
+    if this column is missing), distance of the antecedent, kind of the item (must be ``correct``),
+    expected pronoun, source and target.
 
     Args:
         text: content of the file.
@@ -133,7 +134,7 @@ def _table(text: str, path: str) -> List[Target]:
         distance, kind, pronoun = columns[len(columns) - 5 : len(columns) - 2]
         if kind != "correct":
             raise UserError(f"{where} is not a correct item; make the table with --correct-only")
-        if not place.lstrip("-").isdecimal() or not distance.isdecimal():
+        if not re.fullmatch(r"-?\d+", place) or not distance.isdecimal():
             raise UserError(f"{where}: index and distance must be numbers")
         labels = {"phenomenon": pronoun.lower(), "distance": distance}
         items.append(_target(where, pronoun, labels, int(place)))

@@ -145,6 +145,7 @@ def test_intervals_and_differences(scoring, write):
         ("x.tsv", TABLE + "a\tb\n", "line 3 has 2 columns"),
         ("x.tsv", TABLE.replace("correct", "contrastive", 1), "line 1 is not a correct item"),
         ("x.tsv", TABLE.replace("0\t0", "0\tx"), "line 2: index and distance must be numbers"),
+        ("x.tsv", TABLE.replace("0\t0", "--1\t0"), "line 2: index and distance must be numbers"),
     ],
 )
 def test_mistakes_in_sets(write, name, text, message):
