@@ -376,7 +376,7 @@ def test_an_interruption_is_said_and_resumed(corpus, quick, monkeypatch, capsys,
 @pytest.mark.parametrize("how", long_but_for([signal.SIGKILL], [signal.SIGINT, signal.SIGKILL]))
 def test_a_killed_preparation_is_resumed(tmp_path, quick, how):
     """Its workers end with it and leave the folder unlocked; the result is that of one go."""
-    random_corpus(tmp_path, documents=2000)
+    random_corpus(tmp_path, documents=600)
     arguments = options(tmp_path, "--separate-bpe", "--workers", "3")
     command = [sys.executable, prepare.__file__, *arguments]
     # Programs that a shell runs in the background ignore SIGINT, and so do those they start.
