@@ -68,7 +68,10 @@ def without_symbols(lines: Iterable[str], file: str) -> Iterator[str]:
 
 
 def main(arguments=None) -> None:
-    """Preprocess the file named on the command line, or undo it; print errors, and exit."""
+    """Preprocess the file named on the command line, or undo its preprocessing.
+
+    If there is an error, its message is printed and the program exits.
+    """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -57,7 +57,7 @@ class Counts(NamedTuple):
 
 
 def read_lines(path: str) -> List[str]:
-    """Read all lines of a UTF-8 file; see :func:`iterate_lines`."""
+    """Read all lines of a UTF-8 file into a list, with the checks of :func:`iterate_lines`."""
     return list(iterate_lines(path))
 
 
@@ -195,6 +195,9 @@ def blocks_of(items: Iterable, size: int) -> Iterator[list]:
 
 def _faults_of_side(lines: List[str], name: str, first: int) -> Iterator[Fault]:
     """Yield the line number and error message of the first error of each kind on one side.
+
+    The errors are a byte order mark, a character that only some programs read as a line break, and
+    a line of nothing but control characters.
 
     Args:
         lines: consecutive lines of the side.
@@ -343,7 +346,7 @@ def warn_of_symbols(path: str) -> None:
 
 
 def main() -> None:
-    """Check the two files named on the command line."""
+    """Check the two files named on the command line; if there is an error, print it and exit."""
     parser = argparse.ArgumentParser(
         description=__doc__.replace("``", ""), formatter_class=argparse.RawDescriptionHelpFormatter
     )

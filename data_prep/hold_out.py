@@ -96,7 +96,7 @@ def parse_args(arguments=None) -> argparse.Namespace:
 
 
 def main() -> None:
-    """Split the corpus named on the command line."""
+    """Split the corpus named on the command line; if there is an error, print it and exit."""
     args = parse_args()
     try:
         paths = output_paths(args)

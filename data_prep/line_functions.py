@@ -27,7 +27,7 @@ def tokenizer(name: str, language: str) -> LineFunction:
     """Return a function that tokenizes a line.
 
     Args:
-        name: ``moses``, ``jieba`` or ``none``.
+        name: ``moses``, ``jieba``, or ``none``, which only normalises white space.
         language: language code, for Moses' list of abbreviations that keep their full stop.
     """
     return {"moses": _moses, "jieba": _jieba, "none": _none}[name](language)
@@ -83,7 +83,7 @@ def truecaser(model_path: str) -> LineFunction:
 
 
 def subword_segmenter(codes_path: str) -> LineFunction:
-    """Return a function that splits the words of a line into subwords, by merges of subword-nmt."""
+    """Return a function that splits a line into subwords, by the merges in a subword-nmt file."""
     from subword_nmt.apply_bpe import BPE
 
     with open(codes_path, encoding="utf-8") as codes:

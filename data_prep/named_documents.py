@@ -68,7 +68,7 @@ def documents_of_files(source: str, target: str) -> Iterator[Document]:
 
 
 def _by_name(folder: str):
-    """Find the files of a folder by the names of their documents.
+    """Return the files of a folder and its subfolders, by the names of their documents.
 
     The name of a document is the path of its file within the folder, without the extension.
 

@@ -55,8 +55,8 @@ class ContraPro:
     def removed_from(self, document: Document, files: Tuple[str, str]) -> Document:
         """Return a document of the corpus without the segments of ContraPro.
 
-        Documents must be given in the order of the corpus, because lines are counted across those
-        that share a file.
+        Documents must be given in the order of the corpus, because lines are counted across all
+        documents that share a file.
 
         Args:
             document: all sentence pairs of the document.
@@ -159,7 +159,7 @@ def parse_args(arguments=None) -> argparse.Namespace:
 
 
 def read(args: argparse.Namespace) -> Iterator[Document]:
-    """Yield the documents of the corpus named by the options of the command.
+    """Yield the documents of the OPUS corpus whose files are named on the command line.
 
     With ``--without``, the segments of ContraPro are left out.
     """

@@ -96,8 +96,8 @@ def _script_of_letter(letter: str) -> str:
 def main_script(lines: Iterable[str]) -> Optional[str]:
     """Return the main script of a text, such as ``Latin``, or None if it has none.
 
-    More than 60 % of the letters belong to it.  In a text with kana, Chinese characters count as
-    Japanese.  Only about the first 100,000 characters are read.
+    A script is the main one if more than 60 % of the letters belong to it.  In a text with kana,
+    Chinese characters count as Japanese.  Only about the first 100,000 characters are read.
     """
     counts: Counter = Counter()
     seen = 0

@@ -26,7 +26,8 @@ def learn_codes(
             words and characters at the end of words.
 
     Raises:
-        CorpusError: there is nothing to merge, or there are too many characters.
+        CorpusError: no pair of characters occurs twice or, with ``total_symbols``, ``operations``
+            does not exceed the number of initial symbols.
     """
     from subword_nmt.learn_bpe import learn_bpe
 

@@ -145,7 +145,7 @@ def read_documents(sources: Sequence[str], targets: Sequence[str]) -> Iterator[D
 
     Raises:
         CorpusError: a file is invalid, or the sides differ in the number of files, the number or
-            ids of documents, or the numbers of the segments of a document.
+            ids of documents, or the number or ids of the segments of a document.
     """
     if len(sources) != len(targets):
         raise CorpusError(

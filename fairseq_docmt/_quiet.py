@@ -90,10 +90,10 @@ class _WithoutDumps(logging.Filter):
         self.cfg = None
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Drop listings of the configuration and of the model; return True for all other records.
+        """Return False for listings of the configuration or the model and for advice about BLEU.
 
-        The message of ``fairseq-generate`` that begins with "Translated" is extended by the text
-        that :func:`scored_text` returns.
+        All other records are kept.  The message of ``fairseq-generate`` that begins with
+        "Translated" is extended by the text that :func:`scored_text` returns.
         """
         kind = type(record.msg).__name__
         if kind == "DictConfig":

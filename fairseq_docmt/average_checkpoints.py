@@ -36,7 +36,8 @@ def average(paths: Sequence[str]) -> dict:
         paths: checkpoints, the oldest first.
 
     Raises:
-        UserError: a checkpoint cannot be read, or differs in its parameters or dictionaries.
+        UserError: a checkpoint cannot be read, or differs from the last one in its architecture,
+            parameter shapes, languages, dictionaries or preprocessing.
     """
     files = [read_checkpoint(path) for path in paths]
     last = files[-1]
@@ -52,8 +53,9 @@ def average(paths: Sequence[str]) -> dict:
 def _note_other_training(file: CheckpointFile, last: CheckpointFile) -> None:
     """Print notes if two checkpoints seem to come from different training runs.
 
-    A note is printed if their ``--seed`` or ``--save-dir`` differs, and if options of the model
-    differ.  This is not an error, because training can be resumed with other options.
+    One note is about model options that differ, except for dropout, and another about a different
+    ``--seed`` or ``--save-dir``.  This is not an error, because training can be resumed with other
+    options.
     """
     options = [of.model_options for of in (file, last)]
     changed = [
@@ -121,12 +123,12 @@ def newest(folder: str, pattern: str, number: int, most: Optional[int] = None) -
 
     Args:
         folder: folder of the checkpoints (``--save-dir``).
-        pattern: which checkpoints to consider, ``AFTER_EPOCHS`` or ``AFTER_UPDATES``.
+        pattern: pattern of the file names to consider: ``AFTER_EPOCHS`` or ``AFTER_UPDATES``.
         number: number of checkpoints to return.
         most: last epoch or update to consider; None for no bound.
 
     Raises:
-        UserError: the folder has fewer checkpoints.
+        UserError: the folder has fewer such checkpoints than ``number``.
     """
     found = checkpoint_paths(folder, pattern, keep_match=True)
     paths = [path for path, at in found if most is None or at <= most]

@@ -137,8 +137,8 @@ def _of_task(name: str, alone: bool) -> Section:
 
     Args:
         name: name of the task.
-        alone: whether the options of the task are shown alone and include those that all document
-            tasks share.  If False, the latter are left out; a section of their own shows them.
+        alone: True to include the options that all document tasks share; False to leave them out,
+            because a section of their own shows them.
 
     Raises:
         UserError: this package has no such task.

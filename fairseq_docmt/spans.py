@@ -235,7 +235,7 @@ def mixed_spans(
         spans: spans of the documents, or a function that draws them with ``random``.
         tgt_sizes: (sentences,) number of target tokens.
         first_pair: index of the first sentence pair; earlier sentences belong to documents.
-        ratio: wanted number of target tokens in sentence pairs per target token in documents.
+        ratio: desired number of target tokens in sentence pairs per target token in documents.
         loss_on_last: whether only the last sentence of a document's span contributes to the loss.
         random: random generator of the epoch.
     """

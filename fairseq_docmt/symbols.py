@@ -11,7 +11,7 @@ RESERVED = frozenset(("<s>", "<pad>", "</s>", *DOCUMENT_SYMBOLS))
 
 
 def first_reserved(words: Iterable[str]) -> Optional[str]:
-    """Return the first word that is a special symbol of the models, or None."""
+    """Return the first word that is a special symbol of the models; None if there is none."""
     return next((word for word in words if word in RESERVED), None)
 
 

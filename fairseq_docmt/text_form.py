@@ -42,7 +42,7 @@ class TextForm(NamedTuple):
     def record(self) -> Dict[str, Optional[str]]:
         """Return what checkpoints store: the tokenizer, and checksums of truecaser and subwords.
 
-        By the checksums, other text can be refused later if it was preprocessed in another way.
+        With the checksums, text that was preprocessed in another way can be refused later.
         """
         models = {"truecaser": self.truecaser, "bpe_codes": self.bpe_codes}
         if self.sentencepiece:  # records of older checkpoints have no such key
@@ -129,8 +129,8 @@ class TextForm(NamedTuple):
     def encoder(self, language: str) -> Callable[[str], str]:
         """Return a function that applies the whole preprocessing to a raw sentence.
 
-        The sentence is tokenized, truecased and split into subwords, as far as this form has these
-        steps.
+        The sentence is tokenized, truecased and split into subwords; a step that was not part of
+        the preprocessing is left out.
 
         Raises:
             UserError: a model is invalid.

@@ -46,7 +46,7 @@ def shares(attention: Tensor, source: Tensor, previous: Tensor, symbols: Symbols
         symbols: indices of ``<sep>`` and padding.
 
     Returns:
-        (n,) total attention weight on that sentence, for each target token that is not padding.
+        (n,) total weight on its own source sentence, for each target token that is not padding.
     """
     of_source = source_sentences(source.eq(symbols.source_separator))
     of_source = of_source.masked_fill(source.eq(symbols.padding), -1)
@@ -129,7 +129,8 @@ def main() -> None:
     """Print the attention share of each layer for a checkpoint.
 
     Raises:
-        UserError: the checkpoint is missing or damaged.
+        UserError: the checkpoint is missing or damaged, or the model or the split cannot be
+            analysed (see :func:`attention_share`).
     """
     args = parse_args()
     logging.basicConfig(level=logging.WARNING)

@@ -27,7 +27,7 @@ from fairseq_docmt.scoring.texts.translations import named_files
 
 
 def read_output(path: str) -> Output:
-    """Read an output of ``fairseq-generate``; use the detokenised lines (``D-``) if it has any.
+    """Read an output of ``fairseq-generate``: its detokenised lines (``D-``) or else ``H-`` lines.
 
     Raises:
         UserError: the file does not exist, is not such an output, or has no references.

@@ -95,7 +95,7 @@ def matrix_of(model, task, document: Document, sentence: int) -> dict:
 
     Args:
         model: model with a cache.
-        task: its task.
+        task: task of the model, which has the target dictionary.
         document: document that contains the sentence.
         sentence: number of the sentence in the document, from 0.
 

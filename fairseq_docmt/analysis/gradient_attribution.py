@@ -85,6 +85,9 @@ def _gradients(model, document: Document):
     Yields:
         Number of the sentence whose loss is used, (n,) gradient norms at the n source and target
         tokens, and (n,) sentence number of each of these tokens, -1 for padding.
+
+    Raises:
+        UserError: the model embeds earlier sentences once more as context.
     """
     with gradients_through_all_sentences(model), _embeddings(model) as embeddings:
         output = model(**document.sample["net_input"])

@@ -111,7 +111,8 @@ def _maps(module: SentenceMemory, updates: list, output: tuple, present: Tensor)
 
     Args:
         module: recurrent memory.
-        updates: the pair (queries, source) that the update attention gets for each sentence.
+        updates: the pairs (queries, source) that the update attention gets, one for each sentence
+            except the last.
         output: the pair (states, source) that the output attention gets for all sentences.
         present: (sentences, tokens) True at tokens, False at padding.
     """

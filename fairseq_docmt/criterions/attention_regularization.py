@@ -1,9 +1,10 @@
-"""``--criterion attention_regularization``: train attention on words that help to translate others.
+"""``--criterion attention_regularization``: train attention to words that resolve ambiguities.
 
-For some words of the training text, annotations tell which other words show how to translate them:
-their supporting words.  An additional term of the loss draws the attention of such an ambiguous
-word to its supporting words.  Since fairseq's layers do not return the weights of self-attention,
-the criterion recomputes those of ambiguous words from the inputs of the attention modules.
+For some ambiguous words of the training text, annotations tell which other words show how to
+translate them: their supporting words.  An additional term of the loss draws the attention of each
+of these ambiguous words to its supporting words.  Since fairseq's layers do not return the weights
+of self-attention, the criterion recomputes those of ambiguous words from the inputs of the
+attention modules.
 """
 
 import contextlib
@@ -80,14 +81,14 @@ def log_weights(
     positions: Tensor,
     head: Optional[int],
 ) -> Tensor:
-    """Compute the logarithm of the attention weights of some queries, without dropout.
+    """Compute the logarithms of the attention weights of n queries, without dropout.
 
     Args:
         attention: attention module.
         inputs: its inputs, with S keys.
-        rows: (n,) row of each query in the batch, in ascending order.
+        rows: (n,) batch row of each query, in ascending order.
         positions: (n,) position of each query.
-        head: number of a head, or None for all.
+        head: index of a head, or None for all heads.
 
     Returns:
         (n, heads, S) logarithms in single precision or better; -inf for masked keys.
@@ -303,7 +304,7 @@ def divergence(log_attention: Tensor, of_link: Tensor, key: Tensor) -> Tuple[Ten
 
     .. math:: KL(p \| a) = -\log n - \frac{1}{n} \sum_{k} \log a_k
 
-    for an ambiguous word with n supporting words at positions k.
+    for an ambiguous word with n supporting words at positions k, whose attention weights are a_k.
 
     Args:
         log_attention: (words, heads, S) logarithms of the attention weights of ambiguous words over

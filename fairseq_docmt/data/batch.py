@@ -32,7 +32,10 @@ class RowGrouping(TypedDict):
 
 
 class RowGroupings(TypedDict):
-    """Groups of batch rows of similar length, to compute each group with little padding."""
+    """Divisions of the batch rows into groups of similar source or target length.
+
+    Models compute the groups one by one, with little padding.
+    """
 
     #: sources by their length
     source: RowGrouping

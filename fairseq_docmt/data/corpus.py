@@ -1,4 +1,4 @@
-"""Binarised splits with document boundaries, and checks that their two sides are sound."""
+"""Binarised splits with document boundaries, and checks for damaged files and mismatched sides."""
 
 import copy
 import logging
@@ -175,7 +175,7 @@ def _cut_sources(pairs: LanguagePairDataset, longest: int) -> None:
 def _stored(dataset):
     """Return the dataset of the lines as they are stored in the file, before any truncation.
 
-    Truncated lines come from datasets that wrap another one.  These are unwrapped.
+    Datasets that truncate lines wrap another dataset; the wrappers are removed.
     """
     while isinstance(dataset, (AppendTokenDataset, CutSources, StripTokenDataset, TruncateDataset)):
         dataset = dataset.dataset
@@ -203,8 +203,10 @@ def open_corpus(
     """Open a split and check it, with clear messages in place of fairseq's errors.
 
     Args:
-        name, longest_source: see :class:`DocumentCorpus`.
+        name: path of the split without side and extension, such as ``data-bin/valid.zh-en``.
         load_pairs: function without arguments that returns fairseq's dataset of the split.
+        longest_source: number of tokens to which longer source sentences are cut; None to keep
+            their length.
         added: symbols, such as ``<sep>``, that were appended to the words of the dictionaries.
 
     Raises:
@@ -248,7 +250,9 @@ def _line_counts(name: str) -> str:
 
 
 def _check_binary_file(dataset) -> None:
-    """Refuse a dataset with a truncated memory-mapped .bin file, which would crash when read.
+    """Refuse a dataset whose memory-mapped .bin file is truncated; reading it would crash Python.
+
+    Datasets of other kinds are not checked.
 
     Raises:
         UserError: the file is shorter than its index says.

@@ -29,11 +29,11 @@ class DecodingUnit:
         source: context sentences, then sentences to translate, as 1-D tensors that end in ``</s>``;
             empty for a line with nothing to translate.
         following: source sentences after those in ``source``, which are read as further context.
-        target: references of the sentences, or None.
+        target: references of the sentences in ``source``, or None.
         document: number of the document; -1 for a blank line.
         position: position in the document of the first sentence to translate, from 0.
         at_start: whether ``source`` begins with the first sentence of the document.
-        drafts: earlier translations of the sentences, or None.
+        drafts: earlier translations of the sentences to translate, or None.
         target_context: translations of the sentences before those to translate, without ``</s>``;
             None if the search keeps them itself.
         prefixes: (rows, n) forced first target tokens, padded; or None.
@@ -66,7 +66,7 @@ class DecodingUnit:
         """Return a unit that translates one of the sentences, with all earlier ones as context.
 
         Args:
-            row: number of the sentence among the sentences to translate.
+            row: number of the sentence among the sentences to translate, counted from 0.
             target_context: translations of the sentences before it.
         """
         end = self.num_context + row + 1
@@ -82,7 +82,7 @@ class DecodingUnit:
         """Return a unit that translates one of the sentences, without source context.
 
         Args:
-            row: number of the sentence among the sentences to translate.
+            row: number of the sentence among the sentences to translate, counted from 0.
         """
         at = self.num_context + row
         return replace(

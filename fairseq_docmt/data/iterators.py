@@ -72,7 +72,8 @@ class ResumableIterator(EpochBatchIterator):
 
         Args:
             iterator: fairseq's iterator.
-            decided_by: see :class:`ResumableIterator`; ``--grouped-shuffling`` is added to it.
+            decided_by: option -> value, for the options that determine the batches, except
+                ``--grouped-shuffling``, which is added here.
         """
         names = list(inspect.signature(EpochBatchIterator).parameters)
         arguments = {name: getattr(iterator, name) for name in names}
@@ -156,7 +157,7 @@ def _refuse_changes(before: dict, now: dict, consequence: str) -> None:
 
 
 class StreamIterator(ResumableIterator):
-    """Iterator over the batches of a document stream, which stores document states in checkpoints.
+    """Batch iterator for document streams; its checkpoints also store the document states.
 
     The batches are not shuffled, because each one continues the documents of the one before.
 

@@ -38,7 +38,7 @@ def insert_symbols(dictionary: Dictionary, symbols) -> None:
     """Add symbols, such as language tags, to a dictionary after its words.
 
     If the dictionary ends in ``<sep>`` and ``<bod>``, the new symbols are inserted before these.
-    Symbols that the dictionary already has keep their indices.
+    Symbols that the dictionary already has are not added again.
     """
     new = [symbol for symbol in symbols if symbol not in dictionary]
     if not new:
@@ -125,7 +125,7 @@ class SequenceFormat(NamedTuple):
 
     @property
     def most_added(self) -> int:
-        """Maximum number of tokens in a sequence that do not belong to its sentences."""
+        """Maximum number of tokens of a sequence besides its sentences: tags and ``<bod>``."""
         return len(self.start(at_start=True)) + len(self.after)
 
     def start(self, at_start: bool) -> Tuple[int, ...]:
@@ -153,11 +153,12 @@ class SequenceFormat(NamedTuple):
         """Split a sequence of this format into its sentences.
 
         Args:
-            sequence: 1-D tensor without padding.  It may be a lone ``</s>``, which stands for a
-                missing sentence, even if sequences of this format have language tags.
+            sequence: 1-D tensor without padding.  It may also be a lone ``</s>``, without language
+                tags, which stands for a missing sentence.
 
         Returns:
-            The sentences, each with ``</s>``, and whether ``<bod>`` stands before the first one.
+            The sentences, each with ``</s>``, and whether ``<bod>`` stands before the first one.  A
+            lone ``</s>`` gives no sentence or, if the format has no tags, an empty one.
         """
         first = len(self.before)
         marked = self.marks_start and sequence[first : first + 1].tolist() == [
@@ -237,7 +238,7 @@ class Formats(NamedTuple):
     """Pair of sequence formats, one for each side.
 
     Attributes:
-        source, target: how sentences and language tags of this side form sequences.
+        source, target: how the sentences and language tags of each side form sequences.
     """
 
     source: SequenceFormat

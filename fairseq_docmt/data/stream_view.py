@@ -258,7 +258,10 @@ class StreamView(DocumentView):
         }
 
     def __getitem__(self, place) -> dict:
-        """Return the example for a :class:`Place` or, given a number, for that sentence."""
+        """Return the example of a sentence, given its number or a :class:`Place` with its number.
+
+        For a place, the example also has the key ``place``, and padding gets a filler example.
+        """
         if not isinstance(place, Place):
             return super().__getitem__(place)
         filler = place.sentence == FILLER

@@ -98,7 +98,7 @@ class SupportingWords:
 
         Args:
             source, target: line -> positions of its tokens in the example.
-            lines: lines whose ambiguous words are wanted.
+            lines: lines whose ambiguous words are included.
 
         Returns:
             Name of the attention (``encoder``, ``cross`` or ``decoder``) -> (n, 2) pairs of a query
@@ -122,7 +122,10 @@ class SupportingWords:
 def _links(
     attention: str, line: int, ambiguity: Ambiguity, positions: Dict[str, Dict[int, range]]
 ) -> Iterator[Tuple[int, int]]:
-    """Yield the positions of each pair of an ambiguous word, the query, and a supporting word.
+    """Yield query and key position for each ambiguous word and each of its supporting words.
+
+    The query is the ambiguous word.  Supporting words that the query cannot attend to, because they
+    are outside the example or the decoder has not yet read them, are left out.
 
     Args:
         attention: ``encoder``, ``cross`` or ``decoder``.
@@ -161,7 +164,11 @@ def collate(rows: Sequence[Dict[str, Tensor]], shifts: Sequence[int]) -> Dict[st
 
 
 class _Check:
-    """Check that all words to which a file of supporting words refers exist in the corpus."""
+    """Checker of the words that a file of supporting words names: they must be in the corpus.
+
+    Args:
+        corpus: corpus of the split.
+    """
 
     def __init__(self, corpus: DocumentCorpus):
         pairs, index = corpus.pairs, corpus.index
@@ -223,17 +230,19 @@ def _read_file(path: str, first: int, check: _Check) -> Iterator[Tuple[int, Ambi
 
 
 def _parse(record: dict, first: int, check: _Check) -> Tuple[int, Ambiguity]:
-    """Convert a record of a file of supporting words.
+    """Convert a record of a file of supporting words, and check its words.
 
     Args:
         record: content of one line of the file, parsed as JSON.
-        first, check: see :func:`_read_file`.
+        first: line of the corpus at which the part of this file begins.
+        check: checker of the words.
 
     Returns:
         Line of the record in the corpus, and its ambiguous words with their supporting words.
 
     Raises:
-        ValueError: the record is invalid, or its words are not in the corpus.
+        ValueError, TypeError, AttributeError: the record is invalid, or its words are not in the
+            corpus.
     """
     if not isinstance(record, dict) or type(record.get("line")) is not int:
         raise ValueError('an object with "line" is expected')

@@ -74,9 +74,12 @@ class Symbols(NamedTuple):
         return cls.of(dictionary, getattr(task, "added_symbols", ()))
 
     def among(self, tokens: np.ndarray) -> np.ndarray:
-        """Return a bool array, True at indices of special symbols or outside of the dictionary.
+        """Return a bool array, True where a token is a special symbol or not in the dictionary.
 
-        ``<unk>`` is no special symbol here, so unknown words are False.
+        ``<unk>`` does not count as a special symbol, so it is False.
+
+        Args:
+            tokens: token indices.
         """
         found = tokens >= self.added
         for symbol in (self.dictionary.bos(), self.dictionary.pad(), self.dictionary.eos()):

@@ -135,7 +135,7 @@ def _prefill_hooks(decoder, tokens: Tensor, new: int, state: IncrementalState) -
     Args:
         decoder: fairseq's transformer decoder.
         tokens: (bsz, P) all tokens of the prefixes, including the new ones.
-        new: number of tokens to read, the last of ``tokens``.
+        new: number of new tokens, which are the last columns of ``tokens``.
         state: incremental state after the earlier tokens; the pass extends it in place.
 
     Returns:
@@ -220,7 +220,8 @@ class GrowingDocuments:
 
     With windowed attention, appending a sentence does not change encoder outputs that are far
     enough from the end of the source.  These outputs are kept from one call to the next.  The
-    decoder state is also kept, up to the first target token that attends to any other output.
+    decoder state is also kept, up to the first target token that attends to an encoder output that
+    can still change.
 
     Args:
         model: model whose states can be reused, see
@@ -236,7 +237,7 @@ class GrowingDocuments:
         self._settled: Optional[DecoderPrefix] = None
 
     def encode(self, src_tokens: Tensor, known: Optional[List[int]]) -> dict:
-        """Encode the source of each document so far, and return the encoder output.
+        """Encode all source tokens that each document has so far; return the encoder output.
 
         Args:
             src_tokens: (documents, tokens) all source tokens so far, padded on either side.
@@ -256,7 +257,7 @@ class GrowingDocuments:
         return output
 
     def read(self, tokens: Tensor, encoder_out: dict) -> DecoderPrefix:
-        """Let the decoder read all target tokens so far, and return what it keeps of them.
+        """Let the decoder read the target tokens of each document so far; return them as a prefix.
 
         Only tokens that are new since the previous call, or whose states have changed, are read.
 
@@ -266,7 +267,7 @@ class GrowingDocuments:
             encoder_out: result of :meth:`encode` for the same documents.
 
         Returns:
-            The tokens, their features and the decoder's incremental state after them.
+            The prefix: all target tokens, and the state of the decoder after them.
         """
         settled = self._settled
         if settled is not None:
@@ -290,7 +291,10 @@ class GrowingDocuments:
         return self.decoder.padding_idx
 
     def _without(self, tokens: Tensor, count: Tensor) -> Tensor:
-        """Return the tokens without the first ``count`` (rows,) of each row, right-padded."""
+        """Drop the first tokens of each row, and return the others, right-padded.
+
+        ``count`` (rows,) is the number of tokens to drop from each row.
+        """
         left = int((tokens.ne(self._pad).sum(1) - count).max())
         columns = count.unsqueeze(1) + torch.arange(left, device=tokens.device)
         outside = columns >= tokens.size(1)

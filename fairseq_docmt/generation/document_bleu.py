@@ -47,7 +47,7 @@ class DocumentBleuConfig(FairseqDataclass):
 class DocumentBleuScorer(BaseScorer):
     """Scorer that computes BLEU over whole documents (d-BLEU) and over sentences (s-BLEU).
 
-    For d-BLEU the sentences of a document are joined, so that n-grams can cross their boundaries.
+    For d-BLEU the sentences of a document are joined, so that n-grams can span several sentences.
 
     Attributes:
         coming: document number and line id of each text that will be scored next.
@@ -92,7 +92,7 @@ class DocumentBleuScorer(BaseScorer):
         return self._over_documents()[0].score
 
     def result_string(self) -> str:
-        """Return a line with document BLEU (d-BLEU), sentence BLEU (s-BLEU) and the signature."""
+        """Return a line with document BLEU (d-BLEU), sentence BLEU (s-BLEU) and their signature."""
         over_documents, count = self._over_documents()
         over_sentences = self._metric.corpus_score(self.pred, [self.ref])
         signature = f"docs:{count}|sents:{len(self.pred)}|{self._metric.get_signature()}"

@@ -27,8 +27,9 @@ class ShallowFusion(nn.Module):
 
     At each step the generator adds ``--lm-weight`` times the language model's log-probabilities of
     the next word, given the previous target sentences of the document and the current sentence so
-    far.  The language model reads a document as ``</s> s1 </s> s2 </s> …``, as in ``rerank``.  If
-    this exceeds its maximum positions, the earliest sentences are left out.
+    far.  The language model reads a document as ``</s> s1 </s> s2 </s> …``, as in ``fairseq-docmt
+    rerank``.  If the document exceeds the maximum positions of the language model, the earliest
+    sentences are left out.
 
     Args:
         model: fairseq language model with a transformer decoder.
@@ -260,7 +261,7 @@ class PrefixEnsemble(FusedEnsemble):
 
     @property
     def grows(self) -> bool:
-        """Whether some states can be reused when a sentence is appended to a document."""
+        """Whether any model reuses its states when a sentence is appended to a document."""
         # Stored prefixes have states but no scores of their tokens.
         reusable = self.side_by_side and not self.score_prefix
         return reusable and any(map(can_grow, self.models))
@@ -303,7 +304,7 @@ class PrefixEnsemble(FusedEnsemble):
     def read(self, new_tokens: Tensor) -> None:
         """Let the decoders read (bsz, n) right-padded tokens as a continuation of the prefixes.
 
-        With ``score_prefix``, their log-probabilities are added to ``prefix_scores``.
+        With ``score_prefix``, the log-probabilities of the tokens are added to ``prefix_scores``.
         """
         before = self.prefixes or [None] * self.models_size
         self.prefixes = [
@@ -344,11 +345,14 @@ class PrefixEnsemble(FusedEnsemble):
         return total.index_add(0, is_token.nonzero()[:, 0], torch.cat(scores).float())
 
     def _lprobs(self, features: Sequence[Tensor], temperature: float = 1.0) -> Tensor:
-        """Compute the log-probabilities of the ensemble for n decoder outputs, (n, vocabulary).
+        """Compute the next-word log-probabilities of the ensemble from n decoder outputs per model.
 
         Args:
             features: (n, channels) decoder outputs of each model.
             temperature: divisor of the logits.
+
+        Returns:
+            (n, vocabulary) log-probabilities.
         """
         lprobs = []
         for model, x in zip(self.models, features):

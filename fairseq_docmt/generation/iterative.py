@@ -73,7 +73,7 @@ class _Sentence(NamedTuple):
     Attributes:
         unit: decoding unit that consists of this sentence.
         document: number of its document in the sample.
-        place: position of the sentence in its document.
+        place: position of the sentence in its document, from 0.
     """
 
     unit: DecodingUnit
@@ -172,8 +172,8 @@ class IterativeSearch(JointSearch):
         translations of a first search.  In each pass every sentence is translated again, given the
         current translations of the others.  A pass that changes nothing is the last one.
 
-        If no model has a target memory, the first search is all.  The same is true for 0 passes;
-        the search then does not read the source memory either.
+        If no model has a target memory, there is only the first search.  The same is true for 0
+        passes; the search then does not read the source memory either.
 
         Returns:
             For each unit, the n-best list of each of its sentences.
@@ -204,7 +204,7 @@ class IterativeSearch(JointSearch):
             generator: generator of this package.
             models: models of the ensemble.
             sentences: all sentences of the sample.
-            memories: cells of these sentences and their translations, see :class:`_Memories`.
+            memories: document memories, to which the current translations are written.
             translations: first translation of each sentence, without ``</s>``.
 
         Returns:

@@ -31,7 +31,7 @@ class JointSearch(DocumentSearch):
         self._joint_outputs = self._wrong_counts = self._empty = 0
 
     def begin(self, units: int) -> None:
-        """Start a run over ``units`` decoding units, and reset the counts for :meth:`end`."""
+        """Start a run over ``units`` decoding units; reset the counts that :meth:`end` logs."""
         super().begin(units)
         self._joint_outputs = self._wrong_counts = self._empty = 0
 
@@ -195,7 +195,7 @@ class JointSearch(DocumentSearch):
 
 
 class WindowSearch(JointSearch):
-    """Search that translates a window for each sentence, and keeps only its last sentence.
+    """Search that translates a window for each sentence; only the window's last sentence is kept.
 
     The other sentences of a window are context.
     """

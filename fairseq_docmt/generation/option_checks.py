@@ -101,7 +101,7 @@ def refuse_unsupported(task, models, args) -> None:
 
 
 def _refuse_replacement(task, models, args) -> None:
-    """Refuse ``--replace-unk`` where it has no effect or cannot work.
+    """Raise a UserError if ``--replace-unk`` would have no effect or cannot work.
 
     It cannot be combined with ``--score-reference`` or ``--print-alignment``.  It needs the raw
     text of both sides, and a model and a decoding method that provide attention weights.
@@ -158,7 +158,7 @@ def _reads_lines(task) -> bool:
 
 
 def _refuse_without_input(task, args) -> None:
-    """Refuse options that do not suit the command or its input.
+    """Raise a UserError for options that do not suit the command or its input.
 
     For example, ``--prefix-size`` needs references, and ``--constraints`` is only for
     fairseq-interactive.
@@ -184,7 +184,7 @@ def _refuse_without_input(task, args) -> None:
 
 
 def _refuse_diverged(models) -> None:
-    """Refuse models with NaN or infinite parameters."""
+    """Raise a UserError if a model has parameters that are NaN or infinite."""
     for model in models:
         if any(not parameter.isfinite().all() for parameter in model.parameters()):
             raise UserError(
@@ -194,7 +194,7 @@ def _refuse_diverged(models) -> None:
 
 
 def _refuse_in_scoring(task, models, args) -> None:
-    """Refuse options that cannot be combined with ``--score-reference``."""
+    """Raise a UserError for options that cannot be combined with ``--score-reference``."""
     if task.cfg.normalize_with_context:
         raise UserError(
             "--normalize-with-context changes the search; leave it out with --score-reference, "
@@ -210,11 +210,11 @@ def _refuse_in_scoring(task, models, args) -> None:
 
 
 def _refuse_without_weights(models, option: str = "--print-alignment") -> None:
-    """Refuse an option that needs attention weights if a model gives none while decoding.
+    """Raise a UserError if a model gives no attention weights while decoding.
 
     Args:
         models: models of the ensemble.
-        option: flag of the option, for the message.
+        option: flag of the option that needs the weights, for the message.
     """
     for model in models:
         if not has_attention_weights(model):
@@ -225,12 +225,12 @@ def _refuse_without_weights(models, option: str = "--print-alignment") -> None:
 
 
 def _refuse_alignment(task, models, kind: str, alone: bool) -> None:
-    """Refuse ``--print-alignment`` if the models or the decoding cannot provide the alignment.
+    """Raise a UserError if ``--print-alignment`` does not work with the models or the decoding.
 
     Args:
         task: document task.
         models: models of the ensemble.
-        kind: value of the option, ``hard`` or ``soft``.
+        kind: value of ``--print-alignment``, ``hard`` or ``soft``.
         alone: whether both the source and the output are a single sentence.
     """
     _refuse_without_weights(models)
@@ -247,10 +247,10 @@ def _refuse_alignment(task, models, kind: str, alone: bool) -> None:
 
 
 def _refuse_whole_alignment(task, models, option: str) -> None:
-    """Refuse an option that needs alignments if a model aligns only whole outputs.
+    """Raise a UserError if an option needs alignments, but a model aligns only whole outputs.
 
     Such models cannot give alignments in sequential decoding, which writes an output sentence by
-    sentence.
+    sentence.  With other decoding methods, no error is raised.
 
     Args:
         task: document task.
@@ -265,7 +265,10 @@ def _refuse_whole_alignment(task, models, option: str) -> None:
 
 
 def _refuse_language_model(task, args) -> None:
-    """Refuse ``--lm-path`` if the language model would not be used or would make scores wrong."""
+    """Raise a UserError if ``--lm-path`` would have no effect or would make scores wrong.
+
+    A negative ``--lm-weight`` is also an error.  If it is 0, only a warning is logged.
+    """
     if not task.search.one_by_one:
         raise UserError(
             "--lm-path is for sentences translated one after the other, not for --decoding "
@@ -345,7 +348,7 @@ def _refuse_options_of_others(args: Namespace) -> None:
 
 
 def _warn_in_scoring(args: Namespace) -> None:
-    """Warn about search options, which have no effect when references are scored."""
+    """Warn if search options are given, as they have no effect when references are scored."""
     names = [flag(name) for name in _given(args) if name not in IN_SCORING]
     if names:
         logger.warning("options without effect with --score-reference: %s", ", ".join(names))

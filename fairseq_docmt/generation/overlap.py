@@ -29,7 +29,10 @@ class OverlapSearch(JointSearch):
     joint = True
 
     def spans(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
-        """Return (documents, 2) spans of sentence numbers, as each unit is a whole document."""
+        """Return the spans of the units, each of which is a whole document.
+
+        The result is (documents, 2): first sentence of each document, and sentence after its last.
+        """
         return np.stack([index.starts[:-1], index.starts[1:]], axis=1)
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:

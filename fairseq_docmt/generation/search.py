@@ -32,7 +32,7 @@ INTERVALS = (0.5, 30)
 
 
 class DecodingProgress:
-    """Progress bar over the sentences of a run.
+    """Progress bar over the sentences of a decoding run.
 
     It can also advance before a batch is finished, because batches of long documents are slow.
 
@@ -228,7 +228,7 @@ class DocumentSearch:
     # ---- called by tasks -----------------------------------------------------------------------
 
     def begin(self, units: int) -> None:
-        """Start a run over ``units`` decoding units, and reset all counts."""
+        """Start a run over ``units`` decoding units, and reset the statistics of the search."""
         self._units_left, self._shortened = units, 0
 
     @torch.no_grad()
@@ -290,7 +290,7 @@ class DocumentSearch:
         return [self.task.target_dictionary.index(symbol) for symbol in symbols]
 
     def joined_source(self, unit: DecodingUnit) -> Tensor:
-        """Return the source sentences of a unit, and those read after them, as one sequence."""
+        """Join the source sentences of a unit and the context after them into one sequence."""
         return self.formats.source.join([*unit.source, *unit.following], unit.at_start)
 
     def joined_target(self, unit: DecodingUnit) -> Tensor:
@@ -353,7 +353,7 @@ class DocumentSearch:
     # ---- references ----------------------------------------------------------------------------
 
     def _score_within_positions(self, scorer, models, units) -> List[NBestLists]:
-        """Score the references of units, even of units that exceed the target positions.
+        """Score the references of units, even if a unit exceeds the models' target positions.
 
         Such units are shortened or divided for scoring, see :meth:`parts_within`.  The result has
         one entry per original unit, as in :meth:`score`.

@@ -1,7 +1,7 @@
 """fairseq's sequence generators with a length limit for each batch row.
 
-The search stops only when no unfinished hypothesis could still enter the n-best list by ending at
-the next step.
+In beam search, a row is done only when no unfinished hypothesis could still enter the n-best list
+by ending at the next step.
 """
 
 import logging
@@ -46,8 +46,9 @@ class RowLimits(NamedTuple):
 class _DocumentGenerator:
     """Mixin that gives fairseq's generators a length limit per row and a stricter stopping rule.
 
-    The search for a row ends when no unfinished hypothesis can win, not when ``beam`` hypotheses
-    are finished; see :class:`~fairseq_docmt.generation.sentence_search.SentenceSearch`.
+    In beam search, a row is done when no unfinished hypothesis could still enter the n-best list,
+    not when ``beam`` hypotheses are finished; see
+    :class:`~fairseq_docmt.generation.sentence_search.SentenceSearch`.
 
     Args:
         models, tgt_dict, **options: arguments of fairseq's generator.
@@ -55,7 +56,7 @@ class _DocumentGenerator:
         nbest: number of hypotheses to print for each sentence.
         ensemble: ensemble to decode with; None for fairseq's own.
         forbidden: indices of symbols that are never generated within a translation.
-        lm_model: language model for shallow fusion, the one given to ``ensemble``; or None.
+        lm_model: language model for shallow fusion, the same as that of ``ensemble``; or None.
     """
 
     def __init__(

@@ -45,7 +45,7 @@ class SequentialSearch(DocumentSearch):
     def keeps_order(self) -> bool:
         """Whether units have to be decoded in order.
 
-        This holds for windows, because their context is translated in earlier windows.
+        This holds for windows with context, because earlier windows provide its translation.
         """
         return self.window is not None and self.window > 1
 
@@ -130,7 +130,7 @@ class SequentialSearch(DocumentSearch):
         tokens, as few translations are longer.
 
         Args:
-            generator: generator with the maximum length.
+            generator: generator, which determines the length limit and the target positions.
             unit: unit with the sentence.
             row: number of the sentence among the sentences that the unit translates.
             before: previous target sentences, without ``</s>``.

@@ -22,9 +22,9 @@ logger = logging.getLogger(__name__)
 class StreamEnsemble(FusedEnsemble):
     """Ensemble whose encoders get the document state of each row.
 
-    ``net_input`` contains ``streams``, a list with a dict for each model.  Its entry ``starts``
-    (bsz,) is True for rows that begin a document.  Its entry ``doc_state`` has the states after the
-    previous sentences; it is None if all rows begin a document.
+    ``net_input`` contains ``streams``, a list with a dict for each model.  In this dict, ``starts``
+    (bsz,) is True for rows that begin a document, and ``doc_state`` is the state of the rows after
+    their previous sentences, or None if all rows begin a document.
 
     Args:
         models: models of the ensemble.
@@ -215,9 +215,9 @@ class StreamSearch(JointSearch):
     def _streams(self, models, wave) -> List[dict]:
         """Return for each model the dict with which its encoder continues the documents of a batch.
 
-        Its entry ``starts`` (bsz,) is True for rows without an earlier document state.  Its entry
-        ``doc_state`` has the states of the rows, arbitrary where ``starts`` is True; it is None if
-        ``starts`` is True everywhere.
+        In the dict, ``starts`` (bsz,) is True for rows without an earlier document state, and
+        ``doc_state`` is the document state of the rows.  It is arbitrary in rows where ``starts``
+        is True, and None if ``starts`` is True in all rows.
         """
         device = device_of(models)
         continues = [u.position > 0 and u.document in self.doc_states for u in wave]

@@ -143,7 +143,7 @@ class DocumentTranslator:
         self._lock = threading.Lock()
 
     def __reduce__(self):
-        """Refuse to be copied or pickled; fairseq's models cannot be.
+        """Refuse to be copied or pickled, as fairseq's models do not support this.
 
         Raises:
             UserError: always.

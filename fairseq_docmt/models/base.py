@@ -3,7 +3,7 @@
 fairseq's transformer keeps its options in nested dataclasses (``encoder.layers``), but reads them
 by the names of their flags (``encoder_layers``).  Here all options of a model are in one dataclass,
 named like their flags.  Both ``fairseq-train`` and ``fairseq-hydra-train`` read it.  If an
-architecture function sets the default of an option, the option is None unless it is given.
+architecture function sets the default of an option, the default in the dataclass is None.
 """
 
 import logging
@@ -61,8 +61,8 @@ def options_dataclass(architecture: Callable, *configs: type) -> type:
         architecture: function that sets missing options of a model.  The options that
             this function sets, and ``max_source_positions`` and ``max_target_positions``, are None
             by default in the new dataclass.
-        configs: dataclasses to merge.  An option of a nested dataclass gets the name of the nested
-            dataclass's field as a prefix.
+        configs: dataclasses to merge.  An option of a nested dataclass gets as its prefix the name
+            of the field that holds that dataclass.
 
     Returns:
         The new dataclass.
@@ -142,8 +142,8 @@ def completed(cls: type, cfg) -> Namespace:
         cfg: options of the model; None for those that are not given.
 
     Raises:
-        UserError: the value of an option is too small, or an option is given without one that it
-            needs.
+        UserError: the value of an option is too small, or an option is given without another one
+            that it needs.
     """
     args = with_defaults(cfg, cls.architecture)
     check_metadata(getattr(cls, "__dataclass"), lambda name: getattr(args, name, None))  # noqa: B009
@@ -161,7 +161,8 @@ class ExtendedModel:
         new_parameters: substrings that identify the added parameters and buffers by their names.
             They keep their initialisation when a checkpoint without them is loaded, and
             ``--optimizer grouped_adam`` gives the parameters their own learning rate.
-        needed_task, needs_several_sentences: see :mod:`fairseq_docmt.models.interface`.
+        needed_task: name of the task that gives the model its context; None if any task does.
+        needs_several_sentences: whether the added parts have no effect on single sentences.
     """
 
     architecture: Callable
@@ -181,7 +182,10 @@ class ExtendedModel:
 
     @classmethod
     def build_model(cls, args, task):
-        """Build a model, and mark the parameters that it adds as new.
+        """Build a model, and mark its added parameters for ``--optimizer grouped_adam``.
+
+        A warning is logged if the context options have no effect, because one of fairseq's own
+        tasks gives the model single sentences.
 
         Raises:
             UserError: an option is invalid, or the model needs a task of this package for its
@@ -210,9 +214,10 @@ class ExtendedModel:
     def upgrade_state_dict_named(self, state_dict, name):
         """Let new modules that the checkpoint lacks keep their initialisation.
 
-        Their initial values are added to the checkpoint's parameters.  This is done only for
-        modules that are missing completely.  If the checkpoint has some tensors of a module, the
-        others are not filled in, and fairseq's strict loading reports them.
+        New modules are those that ``new_parameters`` identifies.  Their initial values are added to
+        the checkpoint's parameters.  This is done only for modules that are missing completely.  If
+        the checkpoint has some tensors of a module, the others are not filled in, and fairseq's
+        strict loading reports them.
         """
         super().upgrade_state_dict_named(state_dict, name)
 
@@ -252,7 +257,12 @@ class DocumentTransformer(ExtendedModel, TransformerModel):
 
     @classmethod
     def check_options(cls, args):
-        """Refuse unsupported options, and numbers of heads that do not divide the width."""
+        """Refuse unsupported options and unsuitable numbers of attention heads.
+
+        Raises:
+            UserError: an option is not supported, or the number of heads of the encoder or of the
+                decoder does not divide its embedding size.
+        """
         for option in (*UNSUPPORTED, *cls.unsupported):
             if getattr(args, option, False):
                 name = cls.architecture.__name__
@@ -267,19 +277,19 @@ class DocumentTransformer(ExtendedModel, TransformerModel):
 
     @classmethod
     def build_encoder(cls, args, src_dict, embed_tokens):
-        """Build the encoder, which also gets the index of ``<sep>``."""
+        """Build the encoder from fairseq's arguments and the index of ``<sep>``."""
         cfg = TransformerConfig.from_namespace(args)
         return cls.encoder_class(cfg, src_dict, embed_tokens, separator_index(src_dict))
 
     @classmethod
     def build_decoder(cls, args, tgt_dict, embed_tokens):
-        """Build the decoder, which also gets the index of ``<sep>``."""
+        """Build the decoder from fairseq's arguments and the index of ``<sep>``."""
         cfg = TransformerConfig.from_namespace(args)
         return cls.decoder_class(cfg, tgt_dict, embed_tokens, separator_index(tgt_dict))
 
 
 class PackedTargets:
-    """Mixin for models that can compute logits only for the target positions that have a loss."""
+    """Mixin for models that can skip the logits of target positions without a loss."""
 
     def get_targets(self, sample, net_output):
         """Return the targets that the logits are compared with in the loss.
@@ -294,10 +304,10 @@ class PackedTargets:
 class StreamModel(PackedTargets):
     """Mixin for encoder-decoder models that pass a document state from sentence to sentence.
 
-    They are trained by ``sentence_stream_translation``.  The encoder takes ``starts``, ``lanes``
-    and ``doc_state`` (:class:`~fairseq_docmt.data.batch.NetInput`).  The extra outputs of the
-    decoder include the new ``doc_state``, a dict of tensors.  Their first dimension is the lane:
-    one of the documents that are read side by side.
+    They are trained with the task ``sentence_stream_translation``.  The encoder takes ``starts``,
+    ``lanes`` and ``doc_state`` (:class:`~fairseq_docmt.data.batch.NetInput`).  The extra outputs of
+    the decoder include the new ``doc_state``, a dict of tensors.  Their first dimension is the
+    lane: one of the documents that are read side by side.
     """
 
     is_document_recurrent = True
@@ -318,9 +328,12 @@ class StreamModel(PackedTargets):
 
         Args:
             src_tokens, src_lengths, prev_output_tokens, **kwargs: see fairseq's models.
-            starts, lanes, doc_state: see :class:`~fairseq_docmt.modules.stream.Stream`.
-            row_groups: rows grouped by length, :class:`~fairseq_docmt.data.batch.RowGroupings`; or
-                None.
+            starts: (rows,) True for rows that start a document; by default all rows.
+            lanes: number of lanes; row r belongs to lane ``r % lanes``.  By default each row has a
+                lane of its own.
+            doc_state: document state of each lane before the batch, or None.
+            row_groups: division of the rows into groups of similar length
+                (:class:`~fairseq_docmt.data.batch.RowGroupings`); None for a single group.
 
         Returns:
             (rows, T, V) logits of T tokens over V words or, with ``row_groups``, (1, N, V) logits

@@ -220,7 +220,8 @@ def load_pretrained_parts(model, sentences: Iterable[Tensor]) -> None:
 
     Args:
         model: model to complete, in place.
-        sentences: training sentences; see :meth:`DocumentModel.load_pretrained_parts`.
+        sentences: training sentences as 1-D tensors of tokens, from which the model can compute
+            statistics.
     """
     load = getattr(model, "load_pretrained_parts", None)
     if load is not None:

@@ -180,7 +180,7 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
                 itself.
             row_groups: division of the rows into groups of similar length
                 (:class:`~fairseq_docmt.data.batch.RowGroupings`); None for a single group.
-            draft_groups: the same for the drafts, by their lengths.
+            draft_groups: division of the rows by the lengths of their drafts, in the same form.
 
         Returns:
             (rows, T, V) logits of T tokens over V words, and a dict of extra outputs. With
@@ -207,7 +207,7 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
     def _target_cells(
         self, encoder_out, src_tokens, src_lengths, previous, documents, groups
     ) -> Tensor:
-        """Compute the (rows, d) cells of the target memory, one for each translation.
+        """Compute the cells of the target memory, one for each translation.
 
         Dropout is switched off, even in training.
 
@@ -217,6 +217,9 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
             src_tokens, src_lengths, documents: see :meth:`forward`.
             previous: (rows, U) translations to store, right-padded and starting with ``</s>``.
             groups: division of the translations into groups of similar length, or None.
+
+        Returns:
+            (rows, d) cells, where d is the size of the decoder state.
         """
         if self.training:
             with evaluating(self):

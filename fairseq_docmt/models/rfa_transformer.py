@@ -127,7 +127,7 @@ class RFAConfig(FairseqDataclass):
 
 
 class RFATransformerEncoder(SharedSourceEncoder):
-    """Transformer encoder with softmax attention or, if requested, random feature attention."""
+    """Transformer encoder with softmax or (``--rfa-encoder``) random feature attention."""
 
     def build_encoder_layer(self, cfg):
         """Build an encoder layer, with random feature attention if ``--rfa-encoder`` is given."""

@@ -19,7 +19,7 @@ from fairseq_docmt.ops.onednn_linear import has_onednn, is_large, onednn_linear,
 
 
 class OneDNNLinear(nn.Linear):
-    """Linear layer that computes with oneDNN where possible.
+    """Linear layer that computes with oneDNN where this is possible and faster.
 
     Args:
         linear: layer to replace. Its parameters are shared.
@@ -122,7 +122,7 @@ class PackedGRU(nn.Module):
         """Run the GRU over a whole batch, with the same results as torch's GRU.
 
         Args:
-            x: (rows, T, m) inputs, or a packed sequence.
+            x: (rows, T, m) inputs of size m, or a packed sequence.
             state: initial states of all layers; None for zeros.
         """
         if torch.is_grad_enabled() or x.data.device.type != "cpu":
@@ -142,8 +142,8 @@ class PackedGRU(nn.Module):
         """Run all layers; return the outputs of the top layer and the last states of all layers.
 
         Args:
-            data: (N, m) inputs: those of all rows at the first step, then at the second step, and
-                so on, as in a packed sequence.
+            data: (N, m) all N inputs: those of all rows at the first step, then at the second step,
+                and so on, as in a packed sequence.
             sizes: number of rows at each step.
             state: initial state of each layer and direction; None for zeros.
         """
@@ -164,10 +164,10 @@ class PackedGRU(nn.Module):
         """Run one direction of one layer; return the outputs and the last state of each row.
 
         Args:
-            number: index of the layer and direction. In a bidirectional GRU, odd numbers run
-                backwards.
-            data: (N, m) inputs: those of all rows at the first step, then at the second step, and
-                so on.
+            number: index of the layer and direction. In a bidirectional GRU, odd numbers are the
+                backward directions.
+            data: (N, m) all N inputs: those of all rows at the first step, then at the second step,
+                and so on.
             sizes: number of rows at each step.
             state: initial state of each row.
         """

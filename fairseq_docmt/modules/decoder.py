@@ -135,7 +135,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
 
         Args:
             x: (rows, T, C) embeddings; in a search the beams of a sentence are adjacent rows.
-            tokens: (rows, T) the tokens, right-padded.
+            tokens: (rows, T) new tokens, right-padded.
             state: state before these tokens.
 
         Returns:
@@ -151,7 +151,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
 
         Args:
             x: (rows, C) embeddings.
-            tokens: (rows,) the tokens.
+            tokens: (rows,) new token of each row.
             state: state before these tokens.
 
         Returns:
@@ -193,11 +193,11 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
             groups: (rows, T, C) inputs, one tensor for each group of rows of similar length.
                 Usually there is a single group; see :meth:`DecoderLayer.forward`.
             begin: function that takes the number of a layer, the layer and its inputs, and returns
-                the state of this layer before the tokens, one for each group.
+                the states of this layer before the tokens, one for each group.
             between: function that takes the number of a layer and returns a sublayer to insert
                 between its causal and cross attention, or None.
             weights_of: index of the layer whose cross-attention weights are returned, or None.
-            **given: further arguments of the layers. If the value is a list, each layer gets one of
+            **given: further arguments of the layers. If a value is a list, each layer gets one of
                 its items; otherwise all layers get the value.
 
         Returns:

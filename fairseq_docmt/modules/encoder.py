@@ -12,7 +12,7 @@ from fairseq_docmt.modules.search_state import SharedSource
 
 
 def wrapped(layer, cfg):
-    """Wrap a layer for activation checkpointing and sharding, as fairseq does."""
+    """Wrap a layer as fairseq does, for activation checkpointing and sharding if they are on."""
     if cfg.checkpoint_activations:
         return fsdp_wrap(checkpoint_wrapper(layer, cfg.offload_activations), min_num_params=0)
     return fsdp_wrap(layer, min_num_params=cfg.min_params_to_wrap)

@@ -8,9 +8,9 @@ from torch import Tensor
 class EncoderOutput(TypedDict, total=False):
     """Output of this package's encoders for B batch rows with S source positions.
 
-    As in fairseq, a list holds a single value, or is empty if there is no value. Decoders do not
-    modify this dictionary, with one exception: while gradients are off, they store intermediate
-    results in ``begun`` and ``remembered``, to use them again later.
+    As in fairseq, most values are wrapped in a list, which is empty if there is no value. Decoders
+    do not modify this dictionary, with one exception: while gradients are off, they store
+    intermediate results in ``begun`` and ``remembered``, to use them again later.
     """
 
     # ---- of fairseq's encoders -----------------------------------------------------------------

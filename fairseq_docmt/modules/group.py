@@ -244,8 +244,7 @@ class GroupTransformerDecoder(SentenceDecoder):
     def layer_built(self, layer):
         """Add document attention to a newly built layer, if it is one of the top layers.
 
-        The numbers of top layers with it in self-attention and in cross-attention are set
-        separately.
+        Self-attention and cross-attention may have it in different numbers of top layers.
         """
         top = self.cfg.decoder.layers - self._layers_built
         if top <= self.cfg.decoder_context_layers:

@@ -16,7 +16,7 @@ from fairseq_docmt.modules.stream_encoder import StreamEncoder
 
 
 class PreviousStates(NamedTuple):
-    """States of the sentences in and before a batch, and the indices of those before each row.
+    """States of the sentences in and before a batch, with indices of each row's previous sentences.
 
     M is the number of all sentences and W their padded length.
 

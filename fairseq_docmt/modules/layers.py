@@ -383,7 +383,8 @@ class DecoderLayer(Sublayers, TransformerDecoderLayerBase):
         Args:
             x: (rows, T, C) target states.
             state: state of the layer, which contains the projected source.
-            **marks: additional tensors that describe the target tokens, such as their sentences.
+            **marks: additional tensors that describe the target tokens, such as sentence
+                numbers.
 
         Returns:
             (rows, T, C) output.

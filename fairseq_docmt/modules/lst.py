@@ -89,7 +89,7 @@ class EncoderLSTAttention(EncoderSentenceAttention, _LongShortTermAttention):
 
 
 class CausalLSTAttention(CausalSentenceAttention, _LongShortTermAttention):
-    """Causal attention of each token to its own sentence and, in parallel, to all before it."""
+    """Causal attention of each token to its own sentence and, in parallel, to all tokens so far."""
 
 
 class LSTEncoderLayer(TransformerEncoderLayerBase):

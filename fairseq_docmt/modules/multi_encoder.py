@@ -19,7 +19,7 @@ from fairseq_docmt.modules.stream_encoder import StreamEncoder
 
 
 class EncodedContext(NamedTuple):
-    """Encoded previous sentences of each of B sentences, joined into one sequence of L tokens.
+    """Previous sentences of each of B sentences, encoded as one sequence of L tokens.
 
     Attributes:
         states: (B, L, C) outputs of the context encoder.
@@ -260,7 +260,7 @@ class MultiEncoderDecoderLayer(DecoderLayer):
         Args:
             source: (B, S, C) encoder output.
             padding: (B, S) True at padding; None without padding.
-            contexts: encoded previous source sentences, target sentences or both, in this order.
+            contexts: encoded previous sentences of the source, the target or both, in this order.
         """
         attended = (attention.attended(x) for attention, x in zip(self.context_attn, contexts))
         return self.init_state(source, padding)._replace(memory=tuple(attended))
@@ -283,7 +283,7 @@ class MultiEncoderDecoderLayer(DecoderLayer):
 
 
 class MultiEncoderDecoder(StatefulDecoder):
-    """Transformer decoder that reads previous source sentences, target sentences or both.
+    """Transformer decoder that reads the previous sentences of the source, the target or both.
 
     With ``--context-side target`` or ``both``, it has an encoder of previous target sentences.
 
@@ -332,7 +332,8 @@ class MultiEncoderDecoder(StatefulDecoder):
     def init_layers(self, encoder_out):
         """Return the initial state of each layer, and None, as the layers share no state.
 
-        The states have one row per sentence and contain the keys and values of previous sentences.
+        The states have one row per sentence. With "inside" integration, they contain the keys and
+        values of previous sentences.
         """
         contexts, stream = list(encoder_out["contexts"]), encoder_out["stream"]
         if self.context_encoder is not None:

@@ -14,7 +14,7 @@ KEY = "context.tokens"
 
 
 def _names_of(key: str, count: int) -> List[str]:
-    """Return the document state's keys of the last ``count`` sentences, oldest first.
+    """Return the keys of the last ``count`` sentences in the document state, oldest first.
 
     The last sentence has the key ``<key>.1``, the one before it ``<key>.2``, and so on. Each
     sentence is a tensor of its own width. In a common tensor, all would stay padded to the longest
@@ -26,7 +26,7 @@ def _names_of(key: str, count: int) -> List[str]:
 def state_of(key: str, sentences: List[Tensor]) -> DocumentState:
     """Return the document state that holds the last sentences of each lane.
 
-    For the next batch, :func:`with_previous` reads them from it again. A lane is one of the
+    With the next batch, :func:`with_previous` reads these sentences again. A lane is one of the
     document sequences that are processed in parallel.
 
     Args:
@@ -84,7 +84,7 @@ def _swapped(tokens: Tensor, pad: int) -> Tensor:
 
 
 class PreviousSentences(NamedTuple):
-    """Sentences of a batch and before it, with the indices of those that precede each batch row.
+    """Sentences in and before a batch, with the indices of each row's previous sentences.
 
     Attributes:
         tokens: (M, W) padded tokens of all M sentences: first those from the document state, then

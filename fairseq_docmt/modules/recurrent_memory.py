@@ -290,7 +290,7 @@ class MemoryReader:
         stream: layout of the batch, and the document state before it.
         present: (rows, T) True at tokens, False at padding.
         begun: results of :meth:`SentenceMemory.begin_sentence` that have already been computed, by
-            layer number.
+            layer number; None if there are none.
     """
 
     def __init__(
@@ -462,7 +462,7 @@ class MemoryTransformerDecoder(StatefulDecoder):
         return layers, None
 
     def read(self, x, tokens, state):
-        """Run the decoder over several new tokens, with attention to the memories.
+        """Run the decoder over one or more new tokens of each row, with attention to the memories.
 
         For the arguments, see :meth:`StatefulDecoder.read`.
 

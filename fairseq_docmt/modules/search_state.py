@@ -82,7 +82,7 @@ class KeepsState:
     ``reorder(order)``. The method returns the state for a new order of batch rows, in which rows
     may be repeated or left out; ``order`` (rows,) has the former index of each new row.
 
-    The decoder must have ``embed_tokens``.
+    The decoder must have ``embed_tokens``, from whose weight the device is taken.
     """
 
     def init_state(self, encoder_out: dict) -> Any:
@@ -114,8 +114,9 @@ class KeepsState:
 class SharedSource:
     """Mixin for encoders whose output has one row for each sentence, shared by its beams.
 
-    Subclasses define ``_select(encoder_out, sentences, beams)``, which returns the output for a
-    selection of sentences. The entry ``beams`` of the output is the number of beams per sentence.
+    Subclasses define ``_select(encoder_out, sentences, beams)``, which returns the output for the
+    sentences with the indices ``sentences``. The entry ``beams`` of the output is the number of
+    beams per sentence.
     """
 
     def reorder_encoder_out(self, encoder_out, new_order):

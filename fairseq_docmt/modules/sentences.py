@@ -31,7 +31,7 @@ class EncoderSentenceAttention:
         """Attend from every source token to all source tokens, given the sentence of each token.
 
         Args:
-            query: (S, B, C) input; ``key`` and ``value`` are ignored, as they are the same.
+            query: (S, B, C) input; ``key`` and ``value`` are the same tensor and are ignored.
             sentences: (B, S) sentence number of each token.
             key_padding_mask: (B, S) True at padding; None without padding.
 
@@ -97,7 +97,7 @@ class SentenceNumber(NamedTuple):
     """Number of the current sentence of each row, counted from 0.
 
     Attributes:
-        number: (rows,) numbers.
+        number: (rows,) int64 sentence numbers.
     """
 
     number: Tensor

@@ -246,7 +246,7 @@ class _Gathered(torch.autograd.Function):
 
 
 class _Scattered(torch.autograd.Function):
-    """Differentiable copy of groups of rows to their rows and columns in a tensor of zeros."""
+    """Differentiable inverse of :class:`_Gathered`: copy groups into a tensor of zeros."""
 
     @staticmethod
     def forward(ctx, groups, shape, *parts):

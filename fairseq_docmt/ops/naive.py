@@ -107,8 +107,8 @@ def window_attention(q, k, v, centers, size: int, causal=False, key_padding=None
     Args:
         q, k, v: (B, H, I, d) queries, (B, H, J, d) keys and values, for B rows and H heads.
         centers: (B, I) index b_i of the key that query i is aligned to.
-        size: number w of visible keys on each side of this key.
-        causal: whether the keys after it are hidden.
+        size: number w of visible keys on each side of key b_i.
+        causal: whether the keys after key b_i are hidden.
         key_padding: (B, J) True at keys to be ignored.
         relative: (2 w + 1, d) vectors of the distances from -w to w; None without relative
             positions.

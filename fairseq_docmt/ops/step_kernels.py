@@ -21,7 +21,10 @@ SOURCE = Path(__file__).with_suffix(".cpp")
 
 
 def _load() -> Optional[ctypes.CDLL]:
-    """Load the compiled kernels; return None if they are missing, outdated or unusable."""
+    """Load the compiled kernels; return None if they are missing, outdated or unusable.
+
+    If they are outdated, a warning is logged.
+    """
     found = find_spec("fairseq_docmt.ops._step_kernels")
     if found is None:
         return None

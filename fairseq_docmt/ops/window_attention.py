@@ -59,7 +59,7 @@ class Window(NamedTuple):
     def with_centers(self, q: Tensor) -> "Window":
         """Return the window with explicit ``centers``, (B, I).
 
-        If they are None, the center of each query is the query's own position.
+        If they are None, the centers become ``first``, ``first`` + 1, ..., in every row.
 
         Args:
             q: (B, H, I, d) queries, of which only shape and device are used.
@@ -75,7 +75,7 @@ class Window(NamedTuple):
         return 0 if self.causal else self.size
 
     def beyond(self, distance: Tensor) -> Tensor:
-        """Return a mask, True for keys outside the window, from their distances to the center.
+        """Return a mask that is True for distances from the center that are outside the window.
 
         Distances are negative for keys before the center.
         """
@@ -209,8 +209,8 @@ def _by_offset(d_logits: Tensor, window: Window, block: _Block) -> Tensor:
 
     Args:
         d_logits: (B', H, I', J') gradients for the B' rows, I' queries and J' keys of a block.
-        window: the window, which determines the relative positions.
-        block: the block.
+        window: window that determines the relative positions.
+        block: queries and keys to which the gradients belong.
 
     Returns:
         (B', H, I', 2 r + 1) sum for each of the 2 r + 1 vectors.
@@ -251,7 +251,7 @@ def _blocks(window: Window, queries: int, keys: int, block_size: int) -> Iterato
 
 
 def linear_centers(queries: Tensor, keys: Tensor, length: int) -> Tensor:
-    """Align target tokens to source tokens by ``b_i = round(J / I * i)``, rounding halves up.
+    """Align target token i to source token ``b_i = round(J / I * i)``, rounding halves up.
 
     In the formula i and b_i count from 1, in the result from 0.
 
@@ -305,7 +305,7 @@ Seen = Tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def _stretches(window: Window, k: Tensor, v: Tensor, blocks: int, block_size: int) -> Seen:
-    """Return what each block of queries sees (see ``Seen``) if the window has no ``centers``.
+    """Return the keys and values that each block can see if the window has no ``centers``.
 
     Consecutive queries are then aligned to consecutive keys, so that the keys of each block are a
     slice of all keys.
@@ -313,8 +313,12 @@ def _stretches(window: Window, k: Tensor, v: Tensor, blocks: int, block_size: in
     Args:
         window: the window, without centers.
         k, v: (B, H, J, d) keys and values.
-        blocks: number of blocks of queries.
-        block_size: number of queries in a block.
+        blocks: number M of blocks of queries.
+        block_size: number I' of queries in a block.
+
+    Returns:
+        Keys and values of the J' keys of each block, (B * M, H, J', d); distance of each key from
+        the center of each query, and mask of hidden keys, both broadcastable to (B, M, 1, I', J').
     """
     width = block_size + window.size + window.after
     before = window.size - window.first
@@ -334,12 +338,15 @@ def _stretches(window: Window, k: Tensor, v: Tensor, blocks: int, block_size: in
 
 
 def _gathered(window: Window, k: Tensor, v: Tensor, block_size: int) -> Seen:
-    """Return what each block of queries sees (see ``Seen``) for any ``centers`` of the window.
+    """Return the keys and values that each block can see if the window has ``centers``.
 
     Args:
         window: the window, with centers.
         k, v: (B, H, J, d) keys and values, which are copied for each block.
         block_size: number of queries in a block.
+
+    Returns:
+        Keys, values, distances and mask of hidden keys, as in :func:`_stretches`.
     """
     length, keys = window.centers.size(1), k.size(2)
     # Copies of the last query fill the last block.

@@ -97,7 +97,10 @@ class GroupedAdam(FairseqAdam):
         return False
 
     def set_lr(self, lr):
-        """Set the learning rate of new parameters, and a multiple of it for pre-trained ones."""
+        """Set the learning rate of new parameters to ``lr``, and scale it for pre-trained ones.
+
+        The factor is ``pretrained_lr_scale``.
+        """
         for group in self.param_groups:
             group["lr"] = lr * group["lr_scale"]
 

@@ -126,9 +126,9 @@ def _records(text: str, path: str, wanted: records.Wanted) -> Optional[record_fi
 
 
 def unknown_format(text: str) -> Optional[str]:
-    """Describe the unsupported format that a text seems to have, or return None for other text.
+    """Describe the unsupported format of a text, such as "a table whose ...", for error messages.
 
-    The description, such as "a table whose ...", is meant for error messages.
+    If the text does not seem to be in an unsupported format, None is returned.
     """
     if re.match(r"\s*<(!doctype|html|mteval|srcset|refset|tstset|doc)\b", text, flags=re.I):
         return "mark-up without documents and segments"

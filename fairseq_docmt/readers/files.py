@@ -75,8 +75,8 @@ def _bytes_of(path: str) -> bytes:
 def _check_line_ends(text: str, path: str) -> None:
     """Raise a UserError if some lines end with a carriage return alone and others with a line feed.
 
-    The number of lines is then ambiguous.  Outputs of ``fairseq-generate`` are exempt, because its
-    progress bar, which may be among them, has carriage returns.
+    The number of lines is then ambiguous.  Outputs of ``fairseq-generate`` are exempt, because they
+    may include its progress bar, which has carriage returns.
     """
     alone = re.search(r"\r(?!\n)", text)
     # The progress bar of fairseq-generate, which may stand between its lines, has such ends.

@@ -1,4 +1,4 @@
-"""Texts of a test set as read from files, before source, references and systems are aligned."""
+"""Texts of a test set as read from files, before they are matched with each other."""
 
 from typing import Dict, List, NamedTuple, Optional, Tuple, Union
 
@@ -64,7 +64,7 @@ class Documents(NamedTuple):
 
     @property
     def reordered(self) -> bool:
-        """Whether the segments of a document are in another order or other places in the file."""
+        """Whether the file has a document's segments in another order or among those of others."""
         return any(document.reordered for document in self.documents)
 
 

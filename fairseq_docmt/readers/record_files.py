@@ -48,7 +48,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_fields)
 
 
 def _reason(error: Exception) -> str:
-    """Return why a text is not valid JSON, without the place in the text."""
+    """Return the message of an error in JSON, without the position in the text."""
     return getattr(error, "msg", None) or str(error)
 
 
@@ -214,7 +214,8 @@ def table_records(text: str, path: str, separator: str = "\t", header: bool = Tr
         header: whether the first line names the columns; otherwise their names are 1, 2, ...
 
     Raises:
-        UserError: two columns have the same name, or a line has too few or too many columns.
+        UserError: the text is not valid CSV, two columns have the same name, or a line has too few
+            or too many columns.
     """
     rows = _rows(text, path, separator)
     first, names = next(rows)

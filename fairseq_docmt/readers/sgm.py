@@ -28,7 +28,7 @@ class SgmDocument(NamedTuple):
         id: its ``docid``.
         kind: kind of the set: ``srcset``, ``refset`` or ``tstset``.
         name: ``sysid`` or ``refid`` of the document or of its set; "" if there is none.
-        attributes: attributes of the set and of the document, which take precedence.
+        attributes: attributes of the set and of the document; the latter take precedence.
         rows: segments of the document.
     """
 

@@ -121,7 +121,7 @@ class DocumentTranslationTask(DocumentDataTask):
         """Raise UserError if an option of the task is invalid; a subclass may override this."""
 
     def check_training_options(self) -> None:
-        """Check options and data files before training; raise UserError if training would fail."""
+        """Check options and data files before training; raise UserError if one is invalid."""
         _option_checks.check_in_training(self)
         _text_folders.check_splits(self.cfg)
         _text_folders.check_names_of_splits(self.cfg)
@@ -158,7 +158,13 @@ class DocumentTranslationTask(DocumentDataTask):
         return getattr(self.state, KEY)
 
     def load_state_dict(self, state_dict):
-        """Load the task state of a checkpoint, and adopt the options and language tags in it."""
+        """Load the task state of a checkpoint, and adopt the options and language tags in it.
+
+        Raises:
+            UserError: the task, an option or the training text contradicts the checkpoint, and
+                ``--override-checkpoint-options`` is not given; or the checkpoints of an ensemble
+                disagree.
+        """
         adopted = self.stored.adopt(state_dict, self.cfg.override_checkpoint_options)
         super().load_state_dict(state_dict)
         self.state.merge_state_dict({KEY: adopted})
@@ -196,7 +202,7 @@ class DocumentTranslationTask(DocumentDataTask):
 
     @property
     def added_tokens(self) -> Tuple[int, int]:
-        """Maximum numbers of symbols (tags, ``<bod>``) added to a source and to a target."""
+        """Maximum numbers of symbols (tags, ``<bod>``) added to a source and a target sequence."""
         source, target = self.formats
         return source.most_added, target.most_added
 
@@ -238,7 +244,7 @@ class DocumentTranslationTask(DocumentDataTask):
             start: the checkpoint; None to train a new model.
 
         Raises:
-            UserError: an option contradicts the checkpoint, or training would fail.
+            UserError: an option contradicts the checkpoint, or an option or data file is invalid.
         """
         self.start = start
         if start is not None and start.resumes:
@@ -290,9 +296,9 @@ class DocumentTranslationTask(DocumentDataTask):
 
         Raises:
             UserError: the criterion duplicates batch rows although they form documents; it
-                regularizes attention between sentences although each row is a single sentence; a
-                probability is outside of [0, 1]; or an option stored in the checkpoint could
-                execute arbitrary code.
+                regularizes attention between sentences, but each row is a single sentence or
+                ``--truncate-source`` is given; a probability is outside of [0, 1]; or an option
+                stored in the checkpoint could execute arbitrary code.
         """
         if self.trained:
             check_options(cfg, STORED)
@@ -318,9 +324,10 @@ class DocumentTranslationTask(DocumentDataTask):
 
     @contextlib.contextmanager
     def scoring_references(self) -> Iterator[None]:
-        """Return a context manager within which references can be scored in any order.
+        """Return a context manager within which the task is prepared for scoring references.
 
-        The sliding-window task switches to ``--decoding window``; other tasks keep their decoding.
+        The sliding-window task switches to ``--decoding window``, with which windows can be scored
+        in any order; other tasks keep their decoding.
         """
         before = self.search
         if self.decoding_of_references is not None:
@@ -424,7 +431,10 @@ class DocumentTranslationTask(DocumentDataTask):
             raise UserError(f"gradients are Nan/Inf; {DIVERGED}") from None
 
     def valid_step(self, sample, model, criterion):
-        """Run fairseq's validation step; with ``--eval-bleu``, add document BLEU statistics."""
+        """Run fairseq's validation step on a batch.
+
+        With ``--eval-bleu``, statistics for document BLEU are added to the logging output.
+        """
         sample = _criterion.in_rows_if_needed(sample, criterion)
         loss, sample_size, logging_output = super().valid_step(sample, model, criterion)
         if self.cfg.eval_bleu:
@@ -440,7 +450,8 @@ class DocumentTranslationTask(DocumentDataTask):
     def _inference_with_bleu(self, generator, sample, model):
         """Translate a validation batch, and return its BLEU as a ``BLEUScore`` of sacreBLEU.
 
-        For document BLEU, the statistics of documents that the batch completes are stored.
+        For document BLEU, the statistics of the documents that the batch completes are stored in
+        ``validation_bleu``.
         """
         by_unit = self.validation_units(sample)
         found = self.inference_step(generator, [model], by_unit)

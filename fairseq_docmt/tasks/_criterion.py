@@ -12,7 +12,9 @@ SHORT = 128
 
 
 def refuse_copies_of_rows(criterion) -> None:
-    """Refuse R-Drop: it copies batch rows, and here the rows of a batch form documents.
+    """Refuse R-Drop for models whose batch rows are the sentences of documents.
+
+    R-Drop duplicates the rows, and the copies would be read as further sentences of a document.
 
     Raises:
         UserError: the criterion computes R-Drop.
@@ -52,6 +54,9 @@ def in_bfloat16(criterion):
 
 
 def _fast_attention(net_input: dict):
-    """Return a context manager that selects the fastest attention kernel for a batch's lengths."""
+    """Return a context manager that selects the attention kernel by a batch's sequence lengths.
+
+    On a CPU, torch's fused kernel is slower than plain matrix products for short sequences.
+    """
     lengths = [net_input[name].size(-1) for name in ("src_tokens", "prev_output_tokens")]
     return sdpa_kernel(SDPBackend.MATH) if max(lengths) <= SHORT else nullcontext()

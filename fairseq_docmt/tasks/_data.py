@@ -72,8 +72,8 @@ class DocumentDataTask(PreparedTextTask):
     ) -> Optional[Callable[[np.ndarray], np.ndarray]]:
         """Return a function that extends the source side of spans by the sentences that follow.
 
-        The function takes and returns (n, 2) spans.  The base class returns None, which means that
-        source and target have the same spans.
+        The function takes and returns spans of shape (spans, 2).  The base class returns None,
+        which means that source and target have the same spans.
 
         Args:
             index: sentences and documents.
@@ -133,7 +133,7 @@ class DocumentDataTask(PreparedTextTask):
 
     @property
     def longest_source(self) -> Optional[int]:
-        """Length to which ``--truncate-source`` cuts sources; None without the option."""
+        """Number of tokens to which ``--truncate-source`` cuts sources; None without the option."""
         if not self.cfg.truncate_source:
             return None
         return self.most_tokens[0]
@@ -226,7 +226,8 @@ class DocumentDataTask(PreparedTextTask):
         """Return an iterator over batches of examples, or of decoding units if the task decodes.
 
         Raises:
-            UserError: a sentence to decode exceeds the maximum positions of the model.
+            UserError: a sentence to decode exceeds the maximum positions of the model, and
+                ``--skip-invalid-size-inputs-valid-test`` is not given.
         """
         if isinstance(dataset, DocumentView):
             dataset.share_among(kwargs.get("num_shards", 1))

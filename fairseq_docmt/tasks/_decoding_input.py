@@ -27,7 +27,7 @@ LONGEST = 500_000
 
 
 class TypedLines(LanguagePairDataset):
-    """Input lines of fairseq-interactive or the Python interface, including blank lines."""
+    """Dataset of input lines, blank or not, of fairseq-interactive or the Python interface."""
 
 
 class DecodingInput:
@@ -128,8 +128,8 @@ class DecodingInput:
             encode: function from a raw line to a line of dictionary words.
 
         Raises:
-            UserError: a line is too long or not UTF-8; a line becomes blank, so that it would end a
-                document; or the tokenizer cannot be used.
+            UserError: a line is too long or not UTF-8; a line has no words after tokenization, so
+                that it would end a document; or the tokenizer cannot be used.
         """
         found = []
         for number, line in enumerate(lines, start=self.lines_read + 1):
@@ -202,7 +202,8 @@ class DecodingInput:
             *args, **options: arguments of fairseq's ``get_batch_iterator``.
 
         Raises:
-            UserError: a sentence exceeds the maximum positions of the model.
+            UserError: a sentence exceeds the maximum positions of the model, and
+                ``--skip-invalid-size-inputs-valid-test`` is not given.
         """
         self.task.search.forget()
         return self._iterator(units, units.collater, *args, **options)
@@ -219,7 +220,8 @@ class DecodingInput:
             *args, **options: arguments of fairseq's ``get_batch_iterator``.
 
         Raises:
-            UserError: a sentence exceeds the maximum positions of the model.
+            UserError: a sentence exceeds the maximum positions of the model, and
+                ``--skip-invalid-size-inputs-valid-test`` is not given.
         """
         units = self._units_of_lines(lines, new_document)
         before = self.lines_read
@@ -315,8 +317,8 @@ def _check_constraints(packed: Tensor, symbols: Symbols, lines_before: int) -> N
 
     Args:
         packed: (lines, length) constraints as packed by fairseq.  Each row contains the number of
-            constraints, followed by the words of each constraint and a 0, which is also the index
-            of ``<s>``.
+            constraints, followed, for each constraint, by its words and a 0, which is also the
+            index of ``<s>``.
         symbols: symbols of the target dictionary.
         lines_before: number of earlier lines of the input, for line numbers in messages.
 

@@ -44,7 +44,7 @@ class LaneStates:
 
         Args:
             model: model with a document state.
-            cfg: its options.
+            cfg: options of the model.
         """
         names = [name for name in doc_state_options(model) if hasattr(cfg, name)]
         self.decided_by = {flag(name): getattr(cfg, name) for name in names}

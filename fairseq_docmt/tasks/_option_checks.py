@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 def check_precision(cfg) -> None:
-    """Refuse ``--fp16`` on a CPU without ``--fp16-no-flatten-grads``, where training would fail.
+    """Refuse ``--fp16`` without ``--fp16-no-flatten-grads`` on a CPU, because training would fail.
 
     Raises:
         UserError: ``--fp16`` cannot be used.
@@ -31,7 +31,7 @@ def check_precision(cfg) -> None:
 
 
 def check_probabilities(cfg) -> None:
-    """Refuse values of probability options (such as dropout) outside of [0, 1].
+    """Refuse probabilities, such as dropout, that are outside of [0, 1].
 
     Args:
         cfg: options of the model or criterion.
@@ -50,7 +50,7 @@ def check_options(cfg) -> None:
     """Refuse decoding options with which fairseq would fail later; warn about those without effect.
 
     Args:
-        cfg: options of a task of ``fairseq-generate`` or ``fairseq-interactive``.
+        cfg: options of the task in ``fairseq-generate`` or ``fairseq-interactive``.
 
     Raises:
         UserError: an option is invalid; the message names it.
@@ -143,7 +143,7 @@ def check_in_decoding(task) -> None:
 
 
 def report_of_optimizer(optimizer) -> None:
-    """Warn about optimizer options that differ from the checkpoint that training resumes from.
+    """Warn about optimizer options that differ from those of the checkpoint to be resumed.
 
     fairseq keeps the values of the checkpoint, except for the learning rate.
 
@@ -165,8 +165,8 @@ def report_of_optimizer(optimizer) -> None:
 def report_of_model(task, cfg) -> None:
     """Warn about model options that differ from those of the checkpoint that training starts from.
 
-    A new training run that starts from a checkpoint may use different dropout without a warning; a
-    resumed run may not.
+    A different dropout causes a warning only if a training run is resumed, not if a new run starts
+    from the checkpoint.
 
     Args:
         task: document task.

@@ -85,9 +85,10 @@ class StoredOptions:
         return {**self.chosen(), **stored}
 
     def _of_another_task(self) -> Dict[str, Any]:
-        """Return the options to assume for a checkpoint of another task, which stores no options.
+        """Return the options to assume for a checkpoint of a stock task, which stores no options.
 
-        They are those of sentence-level translation, unless the user has given other values.
+        An option that is not given takes its value for sentence-level checkpoints, if it has one,
+        or its default.
         """
         values = {**self.chosen(), **self.sentence_level, **self.given}
         if self.loaded is not None:
@@ -97,7 +98,7 @@ class StoredOptions:
         return values
 
     def _known(self, stored: dict) -> Dict[str, Any]:
-        """Return the entries of ``stored`` that this task has: options and training statistics."""
+        """Return the stored options and estimated values that this task also has, but no others."""
         return {name: stored[name] for name in {**self.defaults, **self.learned} if name in stored}
 
     def _check_ensemble(self, stored: dict) -> None:
@@ -117,7 +118,7 @@ def contradiction(name: str, given: Any, trained: Any, resumed: Optional[str] = 
         name: name of the option.
         given: value on the command line.
         trained: value in the checkpoint.
-        resumed: path of the checkpoint if training resumes from it.
+        resumed: path of the checkpoint if training resumes from it; otherwise None.
     """
     if resumed:
         return UserError(
@@ -133,5 +134,5 @@ def contradiction(name: str, given: Any, trained: Any, resumed: Optional[str] = 
 
 
 def plain(value):
-    """Return the value of an option, which may be a member of an enum, as a plain value."""
+    """Return the value of an option, or the member's value if it is a member of an enum."""
     return value.value if isinstance(value, Enum) else value

@@ -26,7 +26,7 @@ def check(cfg) -> None:
     """Check that the data directories exist and that both languages can be determined.
 
     Raises:
-        UserError: a directory is missing, or a language is unknown.
+        UserError: a directory is missing, or the languages are unclear or contradict the data.
     """
     if not cfg.data:
         raise UserError("no data directory given; give the folder of fairseq-preprocess")
@@ -130,7 +130,9 @@ def check_splits(cfg) -> None:
 
 
 def training_sources(cfg, most: int = 10000) -> Iterator[Tensor]:
-    """Yield source sentences of the training set, evenly spaced, approximately ``most`` in number.
+    """Yield the tokens of source sentences, selected from the training set at regular intervals.
+
+    At least ``most`` and less than twice as many sentences are selected; all if there are fewer.
 
     Raises:
         UserError: the training set is missing.
@@ -156,8 +158,8 @@ SINGLE_SENTENCES = 10
 def check_corpus(task, corpus: DocumentCorpus) -> None:
     """Warn about a split that was probably prepared wrongly.
 
-    Blank lines between documents may be missing, or the sides may be swapped.  A warning is also
-    given if ``--upsample-primary`` has no effect on the training set.
+    Blank lines between documents may be missing, or source and target may be swapped.  A warning
+    is also given if ``--upsample-primary`` has no effect on the training set.
 
     Args:
         task: document task.
@@ -222,13 +224,13 @@ def check_documents(name: str, index: DocumentIndex) -> None:
 
 
 def check_words(corpus: DocumentCorpus, *unknown: int, most: float = 0.3, lines: int = 2000):
-    """Warn if many tokens of a split are ``<unk>``, for example because its sides are swapped.
+    """Warn if many tokens of a split are ``<unk>``, as when source and target are swapped.
 
     Args:
         corpus: corpus of the split.
         unknown: indices of ``<unk>`` in the source and in the target dictionary.
         most: share of ``<unk>`` above which a warning is given.
-        lines: number of sentences to inspect, evenly spaced.
+        lines: minimum number of sentences to inspect, at regular intervals; all if there are fewer.
     """
     ids = corpus.index.line_ids
     ids = ids[:: max(1, len(ids) // lines)].tolist()

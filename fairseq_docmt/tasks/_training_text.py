@@ -232,7 +232,7 @@ class PreparedTextTask(TranslationTask):
         self.state.merge_state_dict({KEY: self.training_text})
 
     def load_state_dict(self, state_dict):
-        """Load the task state of a checkpoint; its training text must be of the same kind.
+        """Load the task state of a checkpoint; its training text must match that of this task.
 
         Raises:
             UserError: the languages, dictionaries or preprocessing differ, and

@@ -303,10 +303,10 @@ def units_of_view(sample: dict, task) -> dict:
 
 
 def units_of_stream(sample: dict, task) -> dict:
-    """Convert a batch of a stream into a sample to decode, without filler rows.
+    """Convert a batch of a stream into a sample to decode.
 
-    A lane reads one document after another.  In the sample, all sentences of a lane count as one
-    document.
+    Filler rows, which stand for lanes that have no sentence left, are dropped.  A lane reads one
+    document after another.  In the sample, all sentences of a lane count as one document.
 
     Args:
         sample: batch of a :class:`~fairseq_docmt.data.stream_view.StreamView`.

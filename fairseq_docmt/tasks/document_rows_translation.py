@@ -123,7 +123,7 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
 
         Each pair means that the sizes of the sentences of a span may sum up to at most the maximum,
         which is the token limit of a batch.  In training, there is a pair for the source and one
-        for the target.  The list is empty if training has no such limit, and in decoding.
+        for the target.  The list is empty in decoding, and in training without a token limit.
 
         Args:
             src_sizes, tgt_sizes: (sentences,) number of tokens; tgt_sizes is None in decoding.

@@ -123,7 +123,8 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
     def get_batch_iterator(self, dataset, *args, **kwargs):
         """Return an iterator over batches.
 
-        In training and validation, they are batches of a stream; otherwise, of decoding units.
+        In training and validation, these are batches of a stream; in decoding, batches of decoding
+        units.
 
         Raises:
             UserError: ``--batch-size``, the number of lanes of a stream, is missing; or a sentence
@@ -193,7 +194,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
     # ---- training ------------------------------------------------------------------------------
 
     def train_step(self, sample, model, criterion, optimizer, update_num, ignore_grad=False):
-        """Run the training step on a batch, starting from the state of the previous batch."""
+        """Run the training step, starting from the document states after the previous batch."""
         states = self.training_states
         with states.of_batch(sample, model, update_num, not ignore_grad) as batch:
             result = super().train_step(
@@ -214,22 +215,22 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             self.training_states.gather()
 
     def begin_valid_epoch(self, epoch, model):
-        """Begin validation, and gather the training document states of all processes.
+        """Begin validation, and gather the document states that all processes have in training.
 
-        The checkpoint that usually follows validation stores them.
+        The checkpoint that usually follows validation stores these states.
         """
         super().begin_valid_epoch(epoch, model)
         self.training_states.gather()
 
     def valid_step(self, sample, model, criterion):
-        """Run the validation step on a batch, starting from the state of the previous batch."""
+        """Run the validation step, starting from the document states after the previous batch."""
         # Only a single batch is ever run again, if memory runs out.
         with self.validation_states.of_batch(sample, model, update=sample["step"]) as batch:
             result = super().valid_step(batch, model, criterion)
         return _without_fillers(sample, criterion, result)
 
     def validation_units(self, sample) -> dict:
-        """Convert a validation batch into a sample to decode, without filler rows."""
+        """Convert a validation batch into a sample to decode; drop rows without a sentence."""
         return units_of_stream(sample, self)
 
 
@@ -237,7 +238,8 @@ def _without_fillers(sample, criterion, result):
     """Return the result of a criterion, with the number of sentences corrected for filler rows.
 
     Args:
-        sample: batch of a stream, whose filler rows have a negative ``id``.
+        sample: batch of a stream.  Filler rows, which stand for lanes that have no sentence left,
+            have a negative ``id``.
         criterion: training criterion.
         result: loss, sample size and logging output that the criterion returned for the batch.
     """

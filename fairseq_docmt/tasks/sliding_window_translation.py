@@ -217,7 +217,7 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
 
         Args:
             index: documents of the spans.
-            src_sizes, tgt_sizes: see :meth:`limits`.
+            src_sizes, tgt_sizes: (sentences,) number of tokens; tgt_sizes is None in decoding.
         """
         number = self.options["next_sentences"]
         if number == 0:

@@ -235,9 +235,12 @@ class ExportedTranslator:
         return decode(words, search)
 
     def _refuse_blocking(self, options: dict) -> None:
-        """Refuse ``no_repeat_ngram_size``, unless the model reads single sentences.
+        """Refuse ``no_repeat_ngram_size`` if the model reads several sentences as one sequence.
 
-        CTranslate2 would also forbid n-grams of the other sentences of a window or document.
+        CTranslate2 would then also forbid n-grams of the other sentences of a window or document.
+
+        Raises:
+            UserError: the option is given to such a model.
         """
         if options.get("no_repeat_ngram_size") and self._model.window_size != 1:
             raise UserError(
@@ -437,11 +440,11 @@ class ExportedTranslator:
         return found
 
     def _room(self, prefix: List[str]) -> int:
-        """Return the number of words that the model can write after a prefix."""
+        """Return the number of words that the model can write after a prefix, at least 1."""
         return max(1, self._model.max_tokens - 1 - len(prefix))
 
     def _make_room(self, document, written, begins: List[int], place: int, search: dict) -> None:
-        """Shorten a sentence's context if the translated context leaves too little room for it.
+        """Shorten the context of a sentence if too little room is left for its translation.
 
         As in fairseq, a window loses its oldest sentences, and in a document a new part begins.
 
@@ -507,8 +510,8 @@ class ExportedTranslator:
     def _within_limits(self, translate: Callable, limits: List[int]) -> list:
         """Translate rows, each within its own length limit and the positions of the model.
 
-        The engine has one limit for all rows.  Rows that exceed their own limit are translated
-        again.
+        CTranslate2 has one limit for all rows, so the largest is used first.  Rows that exceed
+        their own limit are translated again with it.
 
         Args:
             translate: function from indices of rows and a length limit to their results.

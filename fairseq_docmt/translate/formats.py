@@ -133,13 +133,13 @@ class PlainText:
 class JsonLines:
     """JSON lines; the output has the field ``hypothesis`` in each record.
 
-    If several translations are wanted, each record of a single segment also gets the field
-    ``nbest`` with all of them and their scores.  A record without a segment number may be a whole
-    document, whose lines are its segments.
+    If a record is a single segment with several translations, it also gets the field ``nbest`` with
+    all of them and their scores.  A record without a segment number may be a whole document, whose
+    lines are its segments.
 
     Args:
-        text, path: see :class:`PlainText`.
-        layout: not used.
+        text, path: content of the file, and its name for messages.
+        layout: ignored, as only plain text needs it.
 
     Attributes:
         without_nbest: number of records written so far without the field ``nbest``.
@@ -183,8 +183,8 @@ class Table:
     Each row is a segment.
 
     Args:
-        text, path: see :class:`PlainText`.
-        layout: not used.
+        text, path: content of the file, and its name for messages.
+        layout: ignored, as only plain text needs it.
 
     Raises:
         UserError: the rows are invalid, or the table has the column ``hypothesis`` already.
@@ -237,8 +237,8 @@ class WmtXml:
     """XML of the WMT shared tasks; each document gets a ``hyp`` element with its translation.
 
     Args:
-        text, path: see :class:`PlainText`.
-        layout: not used.
+        text, path: content of the file, and its name for messages.
+        layout: ignored, as only plain text needs it.
         system: name of the system in ``hyp``.
         language: language of the translations (``lang`` of ``hyp``); None to leave it out.
 
@@ -297,8 +297,8 @@ class Sgm:
     """SGM of older WMT tasks; a ``tstset`` with the translations replaces the ``srcset``.
 
     Args:
-        text, path: see :class:`PlainText`.
-        layout: not used.
+        text, path: content of the file, and its name for messages.
+        layout: ignored, as only plain text needs it.
         system: name of the system (``sysid`` of ``tstset``).
         language: language of the translations (``trglang``); None to leave it out.
 
@@ -343,7 +343,7 @@ def read_source(
         path: file, or ``-`` for standard input.
         layout: rule that tells where the documents of plain text end.
         plain: True to read any content as plain text.
-        system, language: see :class:`WmtXml`.
+        system, language: name of the system and language of its translations, for XML and SGM.
 
     Returns:
         Instance of the class for the format, such as :class:`PlainText`.

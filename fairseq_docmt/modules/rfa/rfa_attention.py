@@ -118,7 +118,10 @@ class _RFA(AttentionProjections):
         self.gate = gate
 
     def _by_head(self, x: Tensor) -> Tensor:
-        """Reshape (..., C) to (H, rows, d), for H heads of size d."""
+        """Reshape (..., C) to (H, rows, d), for H heads of size d.
+
+        The rows are the leading dimensions of ``x``, flattened.
+        """
         return x.reshape(-1, self.num_heads, self.head_dim).transpose(0, 1)
 
     def _joined(self, x: Tensor) -> Tensor:
@@ -190,7 +193,8 @@ class CausalRFA(_RFA):
         Inputs are whole sequences or, in a step of beam search, one token of each beam.
 
         Args:
-            x: (B, T, C) input; in a single step (B * N, C), the N beams of a sentence adjacent.
+            x: (B, T, C) input; in a single step (B * N, C), where the N beams of a sentence are
+                adjacent.
             padding: (B, T) True at padding; None without padding.
             before: state before the first token, with one beam per sentence for whole sequences and
                 N beams for a single step; None to start without history.
@@ -321,9 +325,9 @@ class CrossRFA(_RFA):
 
     Args:
         rescale: whether to multiply the weight of each key k by ``exp(|k|^2 / (2 d t^2))``, with
-            head size d and temperature t of the head. This factor of the kernel is lost when keys
-            are scaled to unit length (authors' code). It is divided by the largest such factor in
-            the batch row.
+            head size d and temperature t of the head. As in the authors' code, this restores a
+            factor of the kernel that is lost when keys are scaled to unit length. The factors of a
+            batch row are divided by the largest of them.
         padding_counts: whether the search for the largest factor includes padding, as in the
             authors' code.
     """
@@ -393,8 +397,8 @@ class CrossRFA(_RFA):
         """Attend from target tokens to all tokens of their source.
 
         Args:
-            x: (B, T, C) target tokens; in a single step (B * N, C), the N beams of a sentence
-                adjacent.
+            x: (B, T, C) target tokens; in a single step (B * N, C), where the N beams of a sentence
+                are adjacent.
             memory: projected source, see :meth:`project_source`.
 
         Returns:
@@ -420,7 +424,7 @@ class EncoderRFA(CrossRFA):
         """Attend from every source token to all source tokens.
 
         Args:
-            query: (S, B, C) input; ``key`` and ``value`` are ignored, as they are the same.
+            query: (S, B, C) input; ``key`` and ``value`` are the same tensor and are ignored.
             key_padding_mask: (B, S) True at padding; None without padding.
 
         Returns:

@@ -25,7 +25,8 @@ def feature_options(cfg, random_vectors: int, shared_pool: bool = False) -> Feat
 
     Args:
         cfg: options of the model.
-        random_vectors, shared_pool: see :class:`FeatureOptions`.
+        random_vectors: number of random vectors of each head.
+        shared_pool: whether all layers draw their random matrices from one pool.
     """
     floor = cfg.denominator_floor
     return FeatureOptions(random_vectors, cfg.feature_map, cfg.random_matrices, floor, shared_pool)
@@ -153,7 +154,7 @@ class RFATransformerDecoder(StatefulDecoder):
 
         Args:
             x: (rows, C) embeddings.
-            tokens: (rows,) the tokens.
+            tokens: (rows,) new token of each row.
             state: state before these tokens.
 
         Returns:
@@ -165,5 +166,5 @@ class RFATransformerDecoder(StatefulDecoder):
         return (*self.extend_layers(x, state, bsz=state.bsz, **marks), None)
 
     def _separators(self, tokens):
-        """Return a mask that is True at ``<sep>``; None if the model has no sentence gate."""
+        """Return a mask that is True at ``<sep>``; None if the model has no sentential gate."""
         return tokens.eq(self.separator) if self.gated else None

@@ -26,7 +26,10 @@ TRACE = "trace of the search"
 
 
 class CacheGate(nn.Module):
-    """Gate that decides how much is read from the cache: ``sigmoid(U s + V c + W m)`` (equation 8).
+    """Gate of the cache, ``sigmoid(U s + V c + W m)`` (Tu et al. 2018, equation 8).
+
+    It decides how much is read from the cache. This module holds only the projections;
+    :class:`Lookup` computes the gate.
 
     Args:
         hidden_size: size of states s and of vectors m read from the cache.
@@ -43,7 +46,7 @@ class CacheGate(nn.Module):
 
 
 class Lookup(NamedTuple):
-    """Contents of B caches with I slots, and products with them that all decoding steps reuse.
+    """Contents of B caches with I slots, and precomputed products that all decoding steps reuse.
 
     An attention context is a weighted sum of source states, so its projection is the same sum of
     projected source states. These are computed once for all beams and steps. The same holds for
@@ -51,7 +54,7 @@ class Lookup(NamedTuple):
 
     Attributes:
         words: (B, I) words in the slots.
-        values: (B, I, d) values in the slots.
+        values: (B, I, d) values in the slots, of size d.
         likeness: (B, S, I) dot products of the S source states with the keys of the slots.
         gates: (B, S + I, g) source states, then slot values, projected for a gate of size g. With
             more than 2 S slots, only the projected source states, (B, S, g): it is then cheaper to
@@ -97,7 +100,7 @@ class Lookup(NamedTuple):
         """Read the caches with attention contexts as queries, and compute the gate.
 
         An attention context is the sum of source states, weighted by ``attention``. It is compared
-        with the keys of the slots (equation 5). The gate is that of equation 8.
+        with the keys of the slots (Tu et al. 2018, equation 5). The gate is that of equation 8.
 
         Args:
             hidden: (rows, T, d) decoder states.
@@ -223,7 +226,7 @@ class CacheDecoder(GRUDecoder):
         return stream.at_loss(features), extra
 
     def _lookup(self, cache: Cache, state: GRUState) -> Lookup:
-        """Prepare the reads of each row (:class:`Lookup`) from its cache and its source states.
+        """Return the :class:`Lookup` with which each row reads its own cache.
 
         The source states of a sentence are repeated for its beams.
         """

@@ -26,8 +26,8 @@ class SourceContext(NamedTuple):
     Attributes:
         states: (B, W, l) states of size l of the W words of the previous sentence, or (B, 1, l) a
             single summary of the previous sentences.
-        padding: (B, W or 1) True at padding. Sentences without previous sentences are True
-            throughout.
+        padding: (B, W or 1) True at padding, and throughout for sentences without previous
+            sentences.
     """
 
     states: Tensor
@@ -143,8 +143,9 @@ class AttendingToPrevious(ContextualGRU):
 class GatedContext(ContextualGRU):
     """GRU that reads a gated summary D of previous sentences in every step (Wang et al. 2017).
 
-    The gate is ``z_t = sigmoid(U s_{t-1} + W y_{t-1} + C c_t)`` (equation 8). A projection of
-    ``z_t * D`` is added to the gates of the GRU.
+    The gate is ``z_t = sigmoid(U s_{t-1} + W y_{t-1} + C c_t)`` (equation 8) with the last state s,
+    the last word y and the attention context c. A projection of ``z_t * D`` is added to the gates
+    of the GRU.
     """
 
     def __init__(self, input_dim, source_dim, hidden_dim, attention_dim, context_dim: int):
@@ -337,8 +338,8 @@ class PreviousTargetDecoder(GRUDecoder):
     """GRU decoder that reads its own last state from the previous sentence (PrevTrg).
 
     In the lowest layer, a projection of that state is added to the gates at all steps (Maruf and
-    Haffari 2018, section 5.2). The sentences of a document are read one after another, and
-    gradients reach all sentences of the batch.
+    Haffari 2018, section 5.2). The sentences of a document are read one after another. Within a
+    batch, gradients flow back from each sentence to all earlier sentences of its document.
     """
 
     def __init__(self, *args):

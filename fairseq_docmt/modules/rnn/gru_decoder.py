@@ -150,10 +150,10 @@ class PerSentence(NamedTuple):
 class Recurrence(NamedTuple):
     """Results of the recurrent layers for (rows, T) decoder input.
 
-    The output layer computes features from all but ``attention``.
+    :class:`GRUDecoder` computes the features from all of them except ``attention``.
 
     Attributes:
-        words: (rows, T, E) embeddings.
+        words: (rows, T, E) embeddings of the input.
         hidden: (rows, T, d) states of the top layer.
         contexts: (rows, T, l) attention contexts, weighted sums of encoder states.
         attention: (rows, T, S) attention weights.
@@ -174,8 +174,9 @@ class GRUState(NamedTuple):
         upper: (layers - 1, B * N, d) states of the layers above.
         source: projected encoder states of B sentences.
         beams: number of beams N of each sentence.
-        history: what the decoder knows of the sentences before each of the B sentences: a named
-            tuple of tensors with a method ``of_sentences(sentences)``; None if there is none.
+        history: representation of the context of each of the B sentences, for example of previous
+            sentences: a named tuple of tensors with a method ``of_sentences(sentences)``; None
+            without context.
     """
 
     hidden: Tensor
@@ -405,11 +406,11 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         return Recurrence(words, *self.attending(words, state.hidden, state.source, context))
 
     def _context_vector(self, history, num_rows: int):
-        """Compute the last argument of the lowest layer's ``forward`` from earlier sentences.
+        """Return the additional input of the lowest layer that depends on the context, or None.
 
-        For :class:`AttentiveGRU` this is a (rows, 3 d) tensor that is added to the gates, or None.
-        Subclasses compute it from ``history``, the representation of earlier sentences. This base
-        class returns None.
+        It is the last argument of the layer's ``forward``: for :class:`AttentiveGRU`, a (rows, 3 d)
+        tensor that is added to the gates. Subclasses compute it from ``history``, the
+        representation of the context; this base class returns None.
         """
         return None
 
@@ -417,7 +418,7 @@ class GRUDecoder(KeepsState, FairseqIncrementalDecoder):
         """Compute features from word embeddings, states and attention contexts.
 
         Subclasses may also use ``attention``, the attention weights, and ``history``, the
-        representation of earlier sentences. For shapes, see :class:`Recurrence`.
+        representation of the context. For shapes, see :class:`Recurrence`.
 
         Returns:
             (rows, T, E) features of embedding size E, and a dictionary of extra outputs.

@@ -102,7 +102,7 @@ class GRUEncoder(SharedSource, FairseqEncoder):
         """Embed tokens and run a GRU over them.
 
         Args:
-            gru: the GRU.
+            gru: batch-first GRU with one or two directions.
             tokens: (rows, S) tokens, padded on either side.
             initial: initial states of all layers and directions; zeros by default.
 
@@ -145,7 +145,7 @@ def read_rows(
     """Run a GRU over rows of different lengths.
 
     Args:
-        gru: the GRU.
+        gru: batch-first GRU with one or two directions.
         x: (rows, T, m) inputs of size m, padded on the right.
         lengths: (rows,) number of inputs of each row, at least 1.
         initial: initial states of all layers and directions, in torch's shape; zeros by default.
@@ -188,7 +188,8 @@ def placed(values: Tensor, places: Tensor, size: int) -> Tensor:
 def _rolled(x: Tensor, shift: Tensor) -> Tensor:
     """Rotate the columns of each row of ``x``, (B, S, ...), to the left.
 
-    ``shift`` (B,) is the number of columns by which each row is rotated.
+    ``shift`` (B,) is the number of columns by which each row is rotated. If this is the length of
+    its left padding, the padding moves to the right.
     """
     columns = torch.arange(x.size(1), device=x.device) + shift.unsqueeze(1)
     columns = columns.remainder(x.size(1))

@@ -39,7 +39,7 @@ class VectorCache:
         Args:
             sentences: words of each sentence, on the CPU.
             compute: function that computes the (rows, d) vectors of a list of sentences.
-            weights: parameters of that function. When one is replaced or changed in place, the
+            weights: parameters that ``compute`` uses. When one is replaced or changed in place, the
                 cache is cleared; changes through ``weight.data`` are not detected.
 
         Returns:

@@ -1,1 +1,1 @@
-"""Window attention and long-short term attention (Herold and Ney 2023)."""
+"""Transformer with window attention: layers, alignment, encoder, decoder (Herold and Ney 2023)."""

@@ -15,7 +15,7 @@ TRAINING_ALIGNMENTS = ("linear", "sentence")
 
 
 class LengthRatio(nn.Module):
-    """Average ratio of source to target length over training documents (``train_ratio``).
+    """Average ratio of source to target length over training documents, for linear alignment.
 
     Every document has the same weight, whatever its length. The sum of the ratios is stored as an
     integer, in units of ``1 / UNITS``, so that it stays exact when a model is converted to half
@@ -104,13 +104,15 @@ class SourceSentences(NamedTuple):
 
 
 class SourcePointer(NamedTuple):
-    """Source position to which the latest target token of each row is aligned, updated in decoding.
+    """Source position that the latest target token of each row is aligned to.
+
+    In decoding, :meth:`advance` computes it anew for each target token.
 
     Attributes:
         source: source sentences of each row.
         column: (rows,) aligned source position; it may exceed the source length.
         sentence: (rows,) number of the current target sentence, from 0.
-        read: (rows,) number of target tokens read.
+        read: (rows,) number of target tokens read so far.
     """
 
     source: SourceSentences
@@ -122,7 +124,7 @@ class SourcePointer(NamedTuple):
     def init_state(cls, source: SourceSentences) -> "SourcePointer":
         """Return the pointer before the first target token.
 
-        It is one position before the first source token.
+        It points to the position before the first source token.
         """
         none = torch.zeros_like(source.first)
         return cls(source, source.first - 1, none, none)
@@ -140,7 +142,7 @@ class SourcePointer(NamedTuple):
         Args:
             tokens: (rows, T) decoder input, right-padded.
             separator, padding: indices of ``<sep>`` and padding.
-            kind: one of :data:`ALIGNMENTS`.
+            kind: kind of alignment: ``sentence``, ``linear`` or ``one-to-one``.
             ratio: source tokens per target token, for ``linear``.
 
         Returns:

@@ -68,7 +68,7 @@ class WindowTransformerDecoder(StatefulDecoder):
         return layers, SourcePointer.init_state(SourceSentences.of(separators, padding))
 
     def marks(self, tokens, rest):
-        """Align new tokens to source positions, as an additional input of the layers.
+        """Align new tokens to source positions, which the layers get as an additional input.
 
         Args:
             tokens: (rows, T) new tokens, right-padded.

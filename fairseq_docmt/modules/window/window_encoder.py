@@ -3,7 +3,7 @@
 When a document is translated sentence by sentence, its source grows by a sentence at a time.  With
 window attention, this changes the outputs of only a few earlier positions: those of the previous
 end of the source (``</s>`` and, if present, a language tag), which new sentences replace, and those
-of tokens whose windows reach this end through the layers.  All other outputs are reused.
+of tokens that attend to this end, directly or through lower layers.  All other outputs are reused.
 """
 
 from typing import List, NamedTuple, Optional
@@ -49,7 +49,7 @@ def encode_growing(
 ) -> GrowingSource:
     """Encode sources, reusing the encoding of their shorter versions from the previous call.
 
-    The result equals encoding from scratch, up to rounding.
+    Up to rounding, the result is the same as when encoding from scratch.
 
     Args:
         layers: encoder layers with window attention.

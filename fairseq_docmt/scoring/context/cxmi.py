@@ -73,7 +73,8 @@ class Documents(NamedTuple):
         last document, the next one is the first.  The sentence itself follows the context.
 
         Args:
-            most: maximum number of context sentences, of which the last are kept; None keeps all.
+            most: maximum number of context sentences.  If there are more, the last ones are kept;
+                None keeps all.
 
         Returns:
             A pair for each short document: its source sentences and its target sentences.
@@ -112,7 +113,7 @@ class Gain(NamedTuple):
     """Mean gain in log-probability due to context, with its 95 % bootstrap interval.
 
     Attributes:
-        mean: mean over sentences or tokens, in bits.
+        mean: mean over sentences or tokens, in the unit of the averaged gains (bits or nats).
         low, high: ends of the interval; None for a single document.
     """
 

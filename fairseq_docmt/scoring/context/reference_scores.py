@@ -174,7 +174,7 @@ class ReferenceScorer:
         return [list(zip(target[kept], s[kept])) for (_, target), s in zip(pairs, found)]
 
     def unknown_words(self, sentences: Sequence[str], is_source: bool) -> float:
-        """Return the proportion of tokens in sentences that the dictionary lacks.
+        """Return the proportion of tokens that are not in the dictionary.
 
         Args:
             sentences: sentences before preprocessing.

@@ -50,9 +50,9 @@ def add_model_arguments(parser) -> None:
 
 
 def given_model_options(args) -> List[str]:
-    """Return the names of those model options that differ from their defaults.
+    """Return the names of the options for the model that differ from their defaults.
 
-    A command that needs no model uses it to refuse such options.  Model options are those that
+    A command that needs no model refuses them.  The options for the model are those that
     :func:`add_model_arguments` adds.
 
     Args:
@@ -137,7 +137,7 @@ def _completed(given: List[TextForm], languages: Sequence[str], data: str) -> Li
         data: folder of the training data.
 
     Raises:
-        UserError: the options name BPE codes or a SentencePiece model that are not those of the
+        UserError: the options name BPE codes or a SentencePiece model other than those of the
             training data.
     """
     found = read_text_forms(data)

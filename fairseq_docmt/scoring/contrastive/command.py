@@ -167,7 +167,7 @@ def _read_sets(args) -> Dict[str, List[Item]]:
 
 
 def _warn_about_short_context(name: str, items: List[Item], args) -> None:
-    """Warn if no item of a set has as much context as ``--context`` or ``--context-after`` allow.
+    """Warn if no item of a set has as much context as ``--context`` or ``--context-after`` allows.
 
     Args:
         name: name of the set.

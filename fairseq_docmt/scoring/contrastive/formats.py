@@ -142,7 +142,8 @@ def contrapro(
         name: name of the file in error messages.
         entries: content of the JSON file.
         context: number of context sentences before the current one; must not be None.
-        documents: folder with the OpenSubtitles documents; may be None if no context is wanted.
+        documents: folder with the OpenSubtitles documents; may be None if both ``context`` and
+            ``after`` are 0.
         after: number of context sentences after the current one.
 
     Raises:
@@ -180,7 +181,7 @@ def contrapro(
 
 
 def _errors(where: str, entry: dict) -> list:
-    """Return the contrastive (wrong) translations of a ContraPro item, as a list of dictionaries.
+    """Return the list ``errors`` of a ContraPro item: its contrastive (wrong) translations.
 
     Raises:
         UserError: the item has no list ``errors``.

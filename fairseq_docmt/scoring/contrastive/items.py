@@ -61,7 +61,7 @@ class Item(NamedTuple):
 def checked_item(
     where: str, source, candidates, correct, labels: Dict[str, Any], after: int = 0
 ) -> Item:
-    """Build an item from values read from a file, after checking their types and sizes.
+    """Build an item from values read from a file, after checking that they are valid.
 
     Args:
         where: name of the item in error messages, e.g. ``set.json: item 3``.
@@ -69,7 +69,8 @@ def checked_item(
             labels may be of any type and are converted to text.
 
     Raises:
-        UserError: a value is invalid.
+        UserError: a value has the wrong type or is out of range, a sentence is empty, or the
+            source and a candidate differ in their number of sentences.
     """
     for name, sentences in [("source", source), *_named(where, candidates)]:
         if not _is_text(sentences):

@@ -13,7 +13,7 @@ SPECIAL = 4
 
 
 def main(source: str, target: str) -> None:
-    """Score samples from one JSON file with COMET, and write scores or an error to another.
+    """Read samples from a JSON file, and write their COMET scores or an error to another.
 
     Args:
         source: file to read, with the arguments of :func:`score` as a dictionary.
@@ -70,11 +70,11 @@ def score(model: str, samples: list, context: bool, batch_size: int) -> dict:
 
 
 def with_context(sample: dict, encoder) -> dict:
-    """Join the sentences of each text of a sample, as far as the model can read them.
+    """Join the sentences of each text of a sample, without the first ones if a text is too long.
 
-    While a joined text is too long, the first sentence of each text is dropped.  Otherwise COMET
-    would truncate the end of the text, which is the sentence to score.  The last sentence is always
-    kept.
+    While a joined text is too long for the model, the first sentence of each text is dropped,
+    because COMET would otherwise truncate the end of the text, which is the sentence to score.  The
+    last sentence is always kept.
 
     Args:
         sample: ``src``, ``mt`` and perhaps ``ref``, each a list of sentences.

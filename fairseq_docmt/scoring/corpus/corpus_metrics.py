@@ -321,7 +321,7 @@ def _result(
 def statistics_of(
     systems: Dict[str, List[str]], references: List[List[str]], metric: Metric
 ) -> Statistics:
-    """Compute the statistics of each segment from which sacreBLEU computes corpus scores.
+    """Compute, for each segment, the statistics from which sacreBLEU computes corpus scores.
 
     For BLEU, for example, these are lengths and numbers of matching n-grams.  Segments are
     processed in blocks, because the n-grams of references need a lot of memory.  Large test sets

@@ -143,8 +143,8 @@ def choose_tokenizer(
 
     Returns:
         Name of the tokenizer, or None for the default (13a); and a note for the user, or None.
-        There is a note if the language decided, or if 13a does not suit the text because it has no
-        spaces.
+        There is a note if the tokenizer was chosen by the language, or if 13a does not suit the
+        text because it has no spaces.
     """
     if given:
         return given, None
@@ -370,7 +370,7 @@ def of_groups(field: str, result: MetricResult) -> Table:
 
 
 def main(args: argparse.Namespace) -> None:
-    """Run ``fairseq-docmt metrics``: compute the metrics, and print or write tables."""
+    """Run ``fairseq-docmt metrics``: compute the metrics, and print the results or write a file."""
     by_document = all(corpus_metrics.METRICS[name].unit == "document" for name in args.metrics)
     texts = translations.from_arguments(args, by_document and args.by_position is None)
     _refuse_unread(args)

@@ -39,7 +39,7 @@ FEWEST = 20
 
 
 class Sentence(NamedTuple):
-    """A row of the document browser, the part of the page that shows translations side by side.
+    """A row of the document browser, the part of the report with translations side by side.
 
     Attributes:
         number: number of the sentence in its document, from 1.
@@ -58,7 +58,7 @@ class Sentence(NamedTuple):
     same: bool
 
     def as_json(self) -> list:
-        """Return the attributes of the sentence as a list, in the order that report.js expects."""
+        """Return the attributes as a list, in the order that the script report.js expects."""
         cells = [_cell(found) for found in self.systems]
         return [self.source, self.references, cells, self.tags, self.same, self.number]
 
@@ -77,7 +77,7 @@ class Document(NamedTuple):
     sentences: List[Sentence]
 
     def as_json(self) -> dict:
-        """Return the attributes of the document as a dictionary, for the script report.js."""
+        """Return the attributes as a dictionary, for report.js, the script of the HTML page."""
         sentences = [sentence.as_json() for sentence in self.sentences]
         bleu = [round(score, 2) for score in self.bleu]
         return {"name": self.name, "bleu": bleu, "sentences": sentences}

@@ -60,7 +60,8 @@ def runs(text: str, reference: str, other: Optional[str] = None) -> List[Run]:
 def _missing(tokens: List[str], text: str) -> List[bool]:
     """Return, for each token, whether another text has no match for it.
 
-    Words are matched in order, except in very long translations.  White space is never missing.
+    Words are matched in order.  In a translation of more than ``MOST_WORDS`` words, each word that
+    occurs anywhere in the other text has a match.  White space is never missing.
 
     Args:
         tokens: tokens of a translation, including white space.

@@ -271,7 +271,8 @@ def write(args: argparse.Namespace, candidates: Candidates, choice: Sequence[int
         choice: (sentences,) index of the chosen candidate of each sentence.
 
     Raises:
-        UserError: the file cannot be written, or plain text cannot hold an empty translation.
+        UserError: the file cannot be written, or its format cannot hold a translation, such as an
+            empty one in plain text.
     """
     found = candidates.chosen(choice)
     layout = candidates.layout

@@ -19,7 +19,7 @@ class Row(NamedTuple):
     """Input of the language model: a sentence to score, preceded by its context.
 
     Attributes:
-        tokens: (n,) token ids of all sentences, each with its end symbol.
+        tokens: (tokens,) token ids of all sentences, each with its end symbol.
         size: number of tokens of the last sentence, the one to score.
     """
 

@@ -136,7 +136,7 @@ def from_arguments(
 
 
 def _channel(args: argparse.Namespace, candidates: Candidates) -> ReferenceScorer:
-    """Load the channel model, and warn if many words of the texts are unknown to it.
+    """Load the channel model, and warn if it lacks many words of the candidates or the source.
 
     With ``--text-form``, the model preprocesses texts as in its training.  Otherwise they must
     already be preprocessed.

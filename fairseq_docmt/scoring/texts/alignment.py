@@ -190,8 +190,9 @@ def _at_sentence_ends(cuts: List[int], whole: Sequence[bool], ends: List[int]) -
 def report(reference: Sequence[str], parts: Sequence[str], language: str) -> Report:
     """Return statistics of aligned segments, including the segments whose length is suspicious.
 
-    A length is suspicious if it is far from the expected length: the length of the reference times
-    the overall length ratio of translations and references.
+    A length is suspicious if it differs from the expected length by a factor of at least 2 and by
+    at least 5 tokens.  The expected length is the length of the reference times the overall length
+    ratio of translations and references.
 
     Args:
         reference: (segments,) references of the whole test set.

@@ -110,7 +110,7 @@ def unrelated_note(name: str, text: Sequence[str], other: Sequence[str]) -> Opti
     The texts seem unrelated if the lengths of their segments are not correlated.
 
     Args:
-        name: names of the two texts, for the note.
+        name: phrase that names both texts in the note, such as ``source and reference``.
         text, other: (segments,) the two texts.  Segments that are empty in one of them are ignored.
     """
     pairs = [(len(one), len(two)) for one, two in zip(text, other) if one and two]
@@ -124,8 +124,9 @@ def length_note(
     """Return a note if documents of a system are unusually long or short, otherwise None.
 
     The length of a document is divided by that of its reference.  If this ratio is more than twice
-    or less than half of the system's median ratio, the document may be incomplete.  Documents with
-    a short reference are ignored; if only one or two are left, they are compared with a ratio of 1.
+    or less than half the system's median ratio, the document may be incomplete.  Documents with a
+    short reference are ignored.  If only one or two documents are left, their ratios are compared
+    with 1 instead of the median.
 
     Args:
         name: name of the system.
@@ -156,7 +157,7 @@ def length_note(
 
 
 def _words(text: str) -> frozenset:
-    """Return the set of lowercased words of a text, or of characters if it has few spaces."""
+    """Return the set of lowercased words of a text or, if it has few spaces, of its characters."""
     words = text.lower().split()
     return frozenset(words if len(text) < 10 * len(words) else text)
 

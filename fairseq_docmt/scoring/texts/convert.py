@@ -97,8 +97,9 @@ def read_documents(args: argparse.Namespace):
         The documents, and notes on how they were read.
 
     Raises:
-        UserError: the file cannot be read, does not match the source or reference, or nothing says
-            where documents end; or both source and reference are given.
+        UserError: the file cannot be read or does not match the source or reference; nothing says
+            where documents end; both source and reference are given; or alignment is requested
+            without a reference.
     """
     if args.reference and args.source:
         raise UserError("give --source or --reference, not both: each has the segments")

@@ -79,13 +79,13 @@ class Layout(NamedTuple):
         return found
 
     def refuse_by_order(self, path: str) -> None:
-        """Refuse to match a text by order if the test set has another order than its file.
+        """Raise an error if the test set was reordered; texts can then not be matched by order.
 
         Args:
-            path: file of the text.
+            path: file of the text to match, for the message.
 
         Raises:
-            UserError: the test set was reordered.
+            UserError: the test set is not in the order of the file that defines it.
         """
         if self.reordered:
             raise UserError(NOT_BY_ORDER.format(path=path, test_set=self.path))
@@ -202,7 +202,8 @@ class Layout(NamedTuple):
         If the test set has no document ids, the documents are matched by their order.
 
         Raises:
-            UserError: the text lacks a document.
+            UserError: the text lacks a document or, if documents are matched by their order, has
+                another number of documents.
         """
         if self.ids is None:
             if len(text.documents) != self.index.num_documents:
@@ -330,7 +331,7 @@ class Layout(NamedTuple):
         return int(self.index.line_ids[-1]) + 1 if self.index.num_sentences else 0
 
     def _lines(self, text: Lines) -> List[str]:
-        """Return the lines of plain text without surplus blank lines at its end."""
+        """Return the lines of a text, without final blank lines that the test set does not have."""
         lines = text.lines
         while len(lines) > self._num_lines() and not lines[-1]:
             lines = lines[:-1]
@@ -391,7 +392,7 @@ def layout_of(text: Optional[Input], docids: Optional[Sequence[str]] = None) -> 
 def by_docids(text: Input, docids: Sequence[str]) -> Input:
     """Divide plain text into documents by the document id of each line.
 
-    Other texts have documents already and are returned unchanged.
+    Texts in other formats are returned unchanged.
 
     Raises:
         UserError: the numbers of lines and document ids differ.
@@ -421,6 +422,8 @@ def _groups(docids: Sequence[str]) -> Tuple[List[str], List[int]]:
 
 def _filled(document: Document, size: int, wanted: Optional[List[str]]) -> Document:
     """Return a document with an empty segment for each segment that it lacks.
+
+    If segments have no names, a document that has text is returned unchanged.
 
     Args:
         document: a document; if it has no text, all its segments are missing.

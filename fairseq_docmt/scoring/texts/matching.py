@@ -18,7 +18,7 @@ class Reading(NamedTuple):
             reference; None to refuse such documents.
         align_all: whether to align documents with the right number of segments as well.
         missing: what to do with segments that a system lacks.  ``skip`` leaves them out for all
-            systems, ``empty`` takes them for empty translations, and None refuses the system.
+            systems, ``empty`` treats them as empty translations, and None refuses the system.
         strip_wrappers: whether to remove what language models write around translations, such as
             "Here is the translation:".
         by: field in the records of the reference or source by whose values scores are grouped, such
@@ -64,8 +64,9 @@ def layout_and_references(
         notes: list to which a note on documents without a reference is appended.
 
     Raises:
-        UserError: nothing defines the documents, the references are unusable, or the text that
-            defines the segments does not match the document ids.
+        UserError: nothing defines the documents; the first reference has no text; the T- lines are
+            missing, differ or have unknown words; or the text that defines the segments does not
+            match the document ids.
     """
     if references:
         first = _without_empty(references[0], notes)
@@ -85,7 +86,7 @@ def layout_and_references(
 def _has_the_ends(source: Optional[Input], reference: Input) -> bool:
     """Return whether the source separates documents by blank lines, but the reference does not.
 
-    Both must be plain text with the same number of sentences.
+    The result is False unless both are plain text with the same number of sentences.
     """
     if not (isinstance(source, Lines) and isinstance(reference, Lines)):
         return False
@@ -94,7 +95,9 @@ def _has_the_ends(source: Optional[Input], reference: Input) -> bool:
 
 
 def _without_empty(text: Input, notes: List[str]) -> Input:
-    """Return the first reference without empty documents, which have nothing to score.
+    """Drop the empty documents of the first reference, because they have nothing to score.
+
+    A reference without document ids is returned unchanged.
 
     Args:
         text: the reference.
@@ -120,7 +123,8 @@ def _own_references(inputs: Dict[str, Input]) -> Output:
         inputs: system -> text.
 
     Raises:
-        UserError: a system has no T- lines, or T- lines differ or contain unknown words.
+        UserError: a system has no T- lines, the T- lines of two systems differ, or they contain
+            unknown words.
     """
     for text in inputs.values():
         if not isinstance(text, Output) or not text.references:
@@ -146,7 +150,8 @@ class Matched(NamedTuple):
     Attributes:
         segments: (segments,) translations; None if only the documents match.
         documents: (documents,) translations if only the documents match, otherwise empty.
-        aligned: number of documents whose segments were made by alignment with the reference.
+        aligned: number of documents that were divided into segments by aligning them with the
+            reference.
     """
 
     segments: Optional[List[str]]

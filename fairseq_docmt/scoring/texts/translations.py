@@ -241,8 +241,8 @@ def read_translations(
         The test set: source, references and the translations of each system, segment by segment.
 
     Raises:
-        UserError: a file is missing, empty, not UTF-8 or not in its format, or its documents or
-            segments do not match the reference.
+        UserError: a file is missing, empty, not UTF-8 or malformed, its documents or segments do
+            not match the reference, or the settings contradict each other.
     """
     plain = reading.plain
     twice = [path for path, count in Counter(references or ()).items() if count > 1]

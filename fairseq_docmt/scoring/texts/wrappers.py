@@ -259,8 +259,9 @@ def find(
 ) -> Found:
     """Find segments that contain text besides the translation, or no translation at all.
 
-    Text that is also in the reference is not reported.  Copies of the source and quotation marks
-    around translations are reported only if they occur in at least 5 % of the segments.
+    Text that is also in the reference is not reported.  Copies of the source, announcements
+    ("Here is the translation:") and quotation marks around translations are reported only if they
+    occur in at least 5 % of the segments.
 
     Args:
         system: (segments,) translations.

@@ -4,10 +4,10 @@ r"""Measure how well the English translation restores the pronouns that a Chines
         sentence=sentence.out memory=memory.out
 
 Dropped pronouns must be marked in the source, as in ``<你>_S要不要去看电影``.  In each sentence and
-for each person, the English forms (I, me, my, mine, myself) in the translation are counted, and the
-overt pronouns of that person in the source are subtracted.  The difference is the number of
-pronouns that the translation adds.  Added pronouns count as restored, up to the number of marked
-ones.
+for each person, the English forms (for example I, me, my, mine, myself) in the translation are
+counted, and the overt pronouns of that person in the source are subtracted.  The difference is the
+number of pronouns that the translation adds.  Added pronouns count as restored, up to the number of
+marked ones.
 
 Recall is the proportion of the marked pronouns that are restored.  Precision is the proportion of
 the added pronouns, in all sentences, that restore a marked one; without it, a system could gain by
@@ -68,7 +68,7 @@ CHINESE = re.compile(r"[我俺咱]们|你们|(?<![其吉])他们|她们|它们|[
 
 
 class Restored(NamedTuple):
-    """Counts that give the scores for one person (such as I, you, he) or for all persons.
+    """Counts of dropped and added pronouns, for one person (such as I, you, he) or for all persons.
 
     Attributes:
         marked: number of dropped pronouns in the source.
@@ -91,7 +91,7 @@ class Restored(NamedTuple):
 
     @property
     def recall(self) -> Optional[float]:
-        """Proportion of the dropped pronouns that the translation restores; None without any."""
+        """Proportion of dropped pronouns that the translation restores; None if there are none."""
         return _tables.ratio(self.found, self.marked)
 
     @property
@@ -122,8 +122,8 @@ class Dropped(NamedTuple):
     Attributes:
         marked: number of dropped pronouns of each person.  The persons are the keys of ``FORMS``.
         there: number of overt pronouns of each person.
-        left_out: number of occurrences of each mark that is not counted: a known pronoun without a
-            suffix such as ``_S``, or another word with a suffix.
+        left_out: mark -> number of its occurrences, for marks that do not count: a pronoun in
+            brackets without a suffix such as ``_S``, or another word with a suffix.
     """
 
     marked: Counter
@@ -347,7 +347,7 @@ def _signature(texts: Translations, from_reference: bool) -> str:
 def tables_of(
     counts: Dict[str, Dict[str, Restored]], reference: Dict[str, Restored]
 ) -> List[Table]:
-    """Return a table of F1, and a table of recall relative to what the reference restores.
+    """Return a table of F1, and a table of recall over the pronouns that the reference restores.
 
     Both tables have a row for each person and a column for each system.  The table of F1 also has a
     column for the reference.

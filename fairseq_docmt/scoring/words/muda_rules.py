@@ -3,8 +3,8 @@
 They follow Fernandes et al. (2023), sections 3 and 4, for translation from English, and use the
 word lists of their code (MuDA).  The tagged words of a target sentence are:
 
-* lexical cohesion: content words that translated the same source word in at least REPEATED previous
-  sentences of the document;
+* lexical cohesion: content words that translated the same source word in at least three (REPEATED)
+  previous sentences of the document;
 * formality: familiar or polite pronouns, if the same level of formality occurred before;
 * verb form: verbs in a tense that English does not distinguish, if the same tense occurred before;
 * pronouns: translations of a source pronoun that is ambiguous in gender or formality.
@@ -128,8 +128,8 @@ def tag_document(
 def _cohesive(source: Sentence, target: Sentence, pairs: Counter) -> List[str]:
     """Return the content words of a target sentence that repeat earlier translations.
 
-    A word is returned if, for some content word of the source sentence, at least ``REPEATED``
-    previous sentence pairs contain both words.
+    A word is returned if, for some content word of the source sentence, at least three
+    (``REPEATED``) previous sentence pairs contain both words.
 
     Args:
         source, target: analysed words of the source sentence and of the target sentence.

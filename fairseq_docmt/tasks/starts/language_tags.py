@@ -192,7 +192,7 @@ def adopted(cfg, task_state: dict) -> TagOptions:
 def of_dictionaries(options: TagOptions, src_dict, tgt_dict) -> LanguageTags:
     """Add all tags to both dictionaries, and return the indices of the source and target tags.
 
-    See :meth:`TagOptions.tags` for the result.
+    The result also tells where in a sequence each tag stands (see :meth:`TagOptions.tags`).
 
     Raises:
         UserError: the source or target language is not among the languages of the tags.

@@ -66,7 +66,7 @@ def _append_new_rows(module, state_dict: dict, name: str, new: Sequence[str], as
         state_dict: loaded weights of the model.
         name: name of the layer in ``state_dict``.
         new: the symbols.
-        as_mean: see :func:`let_vocabulary_grow`.
+        as_mean: whether each new row is the mean of the loaded rows.
     """
     for of_module, parameter in module.named_parameters(recurse=False):
         key = f"{name}.{of_module}"
