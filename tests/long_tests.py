@@ -7,6 +7,11 @@ import pytest
 LONG = pytest.mark.long
 
 
+def long(*values):
+    """Return a case of several parameters as a long test."""
+    return pytest.param(*values, marks=LONG)
+
+
 def long_but_for(fast: Iterable, cases: Iterable) -> List:
     """Return the cases of one parameter, of which all but the fast ones are long tests.
 

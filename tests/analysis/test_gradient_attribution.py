@@ -6,6 +6,7 @@ from unittest import mock
 
 import pytest
 import tiny
+from long_tests import LONG
 
 from fairseq_docmt.analysis import gradient_attribution as analysis
 from fairseq_docmt.analysis import memory_attention
@@ -82,7 +83,9 @@ def test_long_documents(long_document, memory_stream_checkpoint):
     ("system", "message"),
     [
         ("cache_stream", "CacheRNNModel keeps earlier sentences without gradients"),
-        ("memnet_rows", "MemnetRNNModel keeps earlier sentences without gradients"),
+        pytest.param(
+            "memnet_rows", "MemnetRNNModel keeps earlier sentences without gradients", marks=LONG
+        ),
         ("context_stream", "ContextRNNModel embeds earlier sentences once more as context"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import gzip
 import os
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
@@ -122,12 +122,14 @@ def test_marks_without_counterparts_are_counted(tmp_path, capsys):
 @pytest.mark.parametrize(
     "path", sorted(Path(tiny.ROOT, "data_prep").glob("*.py")), ids=lambda p: p.stem
 )
-def test_a_module_is_a_command_or_says_that_it_is_none(path):
+def test_a_module_is_a_command_or_says_that_it_is_none(path, monkeypatch, capsys):
     if path.stem == "standard_streams":  # the same as a module of the package, and does its work
         return
-    done = subprocess.run([sys.executable, path, "--help"], capture_output=True, text=True)
-    if done.returncode:
-        message = f"error: {path.name} is no command; data_prep/README.md lists the commands\n"
-        assert done.stderr == message
+    monkeypatch.setattr(sys, "argv", [str(path), "--help"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(path), run_name="__main__")
+    if end.value.code:
+        message = f"error: {path.name} is no command; data_prep/README.md lists the commands"
+        assert end.value.code == message
     else:
-        assert done.stdout.startswith("usage: ")
+        assert capsys.readouterr().out.startswith("usage: ")

@@ -208,7 +208,7 @@ def random_corpus(folder, documents=60):
 
 
 def test_workers_do_not_change_a_byte(tmp_path, monkeypatch, here):
-    random_corpus(tmp_path)
+    random_corpus(tmp_path, documents=15)
     monkeypatch.setattr(stages, "CHUNK", 7)
     for workers in "13":
         more = ["--separate-bpe", "--truecase", "--workers", workers]

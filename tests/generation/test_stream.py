@@ -7,7 +7,7 @@ import tiny
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data.data_utils import collate_tokens
-from long_tests import long_but_for
+from long_tests import LONG, long_but_for
 
 from fairseq_docmt.modules.rnn.cache import CacheDecoder
 
@@ -76,8 +76,15 @@ def test_greedy_search(binarised, checkpoint, gold):
     assert len(set(expected)) > 2
 
 
-@pytest.mark.parametrize("seeds", ["1", "12"], ids=["one model", "ensemble"])
-@pytest.mark.parametrize("options", [(), ("--decoder-layers", "2")])
+@pytest.mark.parametrize(
+    "options, seeds",
+    [
+        pytest.param((), "1", marks=LONG),
+        pytest.param((), "12", marks=LONG),
+        (("--decoder-layers", "2"), "1"),
+        (("--decoder-layers", "2"), "12"),
+    ],
+)
 def test_hypotheses_of_the_search_are_not_read_again(
     binarised, barely_trained, monkeypatch, options, seeds
 ):

@@ -3,6 +3,7 @@
 import pytest
 import tiny
 from fairseq import checkpoint_utils
+from long_tests import LONG
 
 from fairseq_docmt.errors import UserError
 
@@ -10,8 +11,16 @@ WINDOWS = ["--task", "sliding_window_translation", "--window-size", "3"]
 DOCUMENTS = ["--task", "full_document_translation", "--max-document-tokens", "60"]
 
 
-@pytest.mark.parametrize("task", [WINDOWS, DOCUMENTS], ids=["windows", "documents"])
-@pytest.mark.parametrize("model", [tiny.MODEL, tiny.group()], ids=["transformer", "group"])
+@pytest.mark.parametrize(
+    "task, model",
+    [
+        (WINDOWS, tiny.MODEL),
+        pytest.param(WINDOWS, tiny.group(), marks=LONG),
+        pytest.param(DOCUMENTS, tiny.MODEL, marks=LONG),
+        (DOCUMENTS, tiny.group()),
+    ],
+    ids=["transformer-windows", "group-windows", "transformer-documents", "group-documents"],
+)
 def test_checkpoints_keep_it(binarised, tmp_path, task, model):
     """Training resumes with it, and it decides how the stock command decodes."""
     tiny.train(binarised, tmp_path, *task, "--restart-positions", model=model, updates=2)

@@ -16,7 +16,7 @@ from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import distributed_fairseq_model
 from fairseq_cli import validate
-from long_tests import LONG, long_but_for
+from long_tests import LONG, long, long_but_for
 from torch.nn.parallel import DistributedDataParallel
 
 from fairseq_docmt._quiet import keep_logging_settings
@@ -36,7 +36,7 @@ VARIANTS = {
     "no validation": ["--disable-validation", "--chunk-sentences", "2"],
 }
 
-FAST = ["random chunks", "workers", "update frequency, chunks"]
+FAST = ["random chunks", "update frequency, chunks"]
 
 
 @pytest.fixture
@@ -97,7 +97,11 @@ def test_pytorch_ddp(binarised, tmp_path, traced, monkeypatch):
 
 @pytest.mark.parametrize(
     "model",
-    [tiny.cache(), tiny.context(), tiny.context("--context", "hierarchical")],
+    [
+        tiny.cache(),
+        pytest.param(tiny.context(), marks=LONG),
+        pytest.param(tiny.context("--context", "hierarchical"), marks=LONG),
+    ],
     ids=["cache", "previous target", "previous sources"],
 )
 def test_other_document_states_resume(binarised, tmp_path, traced, model):
@@ -192,7 +196,9 @@ def test_two_processes_learn_the_same_as_one(tmp_path, traced):
         assert sums[1][update] == pytest.approx(total, rel=1e-4)
 
 
-@pytest.mark.parametrize("option", [["--update-freq", "3"], ["--chunk-sentences", "4"]])
+@pytest.mark.parametrize(
+    "option", [["--update-freq", "3"], pytest.param(["--chunk-sentences", "4"], marks=LONG)]
+)
 def test_processes_with_nothing_left_do_not_hang(tmp_path, traced, option):
     """Every sentence is read once in an epoch, by one of the processes."""
     trace = traced("trace")
@@ -297,10 +303,10 @@ ORDER = ["--batch-size", "2", "--chunk-sentences", "2"]
     "other, message",
     [
         (["--batch-size", "3"], "with --batch-size 2, not 3, which would leave sentences out"),
-        (["--chunk-sentences", "4"], "with --chunk-sentences 2, not 4"),
-        (["--seed", "7"], "with --seed 1, not 7"),
+        long(["--chunk-sentences", "4"], "with --chunk-sentences 2, not 4"),
+        long(["--seed", "7"], "with --seed 1, not 7"),
         (["--sample-chunk-sentences"], "with --sample-chunk-sentences False, not True"),
-        (["--max-source-positions", "20"], "with --max-source-positions 1024, not 20"),
+        long(["--max-source-positions", "20"], "with --max-source-positions 1024, not 20"),
     ],
 )
 def test_another_order_is_for_another_epoch(binarised, tmp_path, other, message):
@@ -321,10 +327,10 @@ def test_another_order_is_for_another_epoch(binarised, tmp_path, other, message)
     "model, option, earlier_version",
     [
         (tiny.multi_encoder(), "--context-sentences", False),
-        (tiny.multi_encoder(), "--context-sentences", True),
+        long(tiny.multi_encoder(), "--context-sentences", True),
         (tiny.han(), "--context-sentences", True),
-        (tiny.cache(), "--cache-size", False),
-        (tiny.memory(), "--memory-gradient-sentences", False),
+        long(tiny.cache(), "--cache-size", False),
+        long(tiny.memory(), "--memory-gradient-sentences", False),
     ],
 )
 def test_document_states_keep_their_size(binarised, tmp_path, model, option, earlier_version):

@@ -430,7 +430,7 @@ def test_training_resumes(binarised, tmp_path, model):
             "with --max-tokens 30, not 50, which would leave sentences out",
         ),
         (DOCUMENT, ["--batch-size", "1"], "with --batch-size None, not 1"),
-        (DOCUMENT, ["--seed", "7"], "with --seed 1, not 7"),
+        pytest.param(DOCUMENT, ["--seed", "7"], "with --seed 1, not 7", marks=LONG),
     ],
 )
 def test_other_batches_are_for_another_epoch(binarised, tmp_path, task, other, message):

@@ -43,9 +43,7 @@ def sentence_pairs(binarised, made_once):
     return made_once("sentence pairs", build) / "bin"
 
 
-@pytest.fixture(
-    params=long_but_for(["sizes", "documents and pairs", "words", "words of both sides"], OPTIONS)
-)
+@pytest.fixture(params=long_but_for(["documents and pairs", "words of both sides"], OPTIONS))
 def options(request, sentence_pairs):
     return [str(sentence_pairs) if word == "PAIRS" else word for word in OPTIONS[request.param]]
 

@@ -12,7 +12,7 @@ import torch
 from fairseq import checkpoint_utils, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim import AMPOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer
-from long_tests import LONG
+from long_tests import LONG, long_but_for
 from omegaconf import OmegaConf
 
 from fairseq_docmt.errors import UserError
@@ -214,7 +214,7 @@ def test_an_incomplete_memory_is_not_initialised(binarised, tmp_path):
         tiny.train(binarised, tmp_path, *STREAM, model=tiny.memory(), updates=4)
 
 
-@pytest.mark.parametrize("stage", SECOND_STAGES)
+@pytest.mark.parametrize("stage", long_but_for(["memory", "gate"], SECOND_STAGES))
 @pytest.mark.parametrize("optimizer", [GROUPED, []], ids=["grouped", "stock"])
 def test_frozen_parameters_stay_as_they_are(binarised, tmp_path, stage, optimizer):
     task, model, new = SECOND_STAGES[stage]

@@ -11,6 +11,7 @@ import subprocess
 
 import pytest
 import tiny
+from long_tests import LONG
 
 from fairseq_docmt import command_line
 from fairseq_docmt.errors import UserError
@@ -411,7 +412,7 @@ def test_mistakes(run, tmp_path, name):
     assert given.read_text() == text
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=LONG)])
 def test_a_refused_option_leaves_no_file(run, tmp_path, workers):
     (tmp_path / "in").write_text(tiny.text_of(DOCS))
     with pytest.raises(UserError, match="unknown option lenpan"):

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tiny
+from long_tests import LONG
 
 from fairseq_docmt import command_line
 from fairseq_docmt.document_index import DocumentIndex
@@ -68,7 +69,10 @@ def folder_of_documents(of_documents, tmp_path_factory):
     return exported(of_documents, tmp_path_factory)
 
 
-@pytest.mark.parametrize("decoding, beam", [("window", 1), ("window", 4), ("sequential", 1)])
+@pytest.mark.parametrize(
+    "decoding, beam",
+    [pytest.param("window", 1, marks=LONG), ("window", 4), ("sequential", 1)],
+)
 def test_translations_are_those_of_fairseq(checkpoint, folder, monkeypatch, decoding, beam):
     """But for windows with a wrong number of sentences, which fairseq searches again at once."""
     stock = DocumentTranslator.from_pretrained(str(checkpoint), decoding=decoding)
@@ -95,7 +99,10 @@ def test_translations_are_those_of_fairseq(checkpoint, folder, monkeypatch, deco
         assert all(two.score == pytest.approx(one.score, abs=0.01) for one, two in compared)
 
 
-@pytest.mark.parametrize("decoding, beam", [("segment", 1), ("segment", 4), ("sequential", 1)])
+@pytest.mark.parametrize(
+    "decoding, beam",
+    [pytest.param("segment", 1, marks=LONG), ("segment", 4), ("sequential", 1)],
+)
 def test_documents_are_translated_as_by_fairseq(
     of_documents, folder_of_documents, monkeypatch, decoding, beam
 ):

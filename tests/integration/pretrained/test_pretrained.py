@@ -50,7 +50,7 @@ from fairseq_docmt.tasks.starts import language_tags
     "decoding, scoring",
     [("window", []), pytest.param("sequential", [], marks=LONG), ("window", ["--score-reference"])],
 )
-@pytest.mark.parametrize("kind", STOCK)
+@pytest.mark.parametrize("kind", long_but_for(["mbart25", "m2m"], STOCK))
 def test_window_1_is_the_pretrained_model(data, stock, kind, decoding, scoring):
     """Tokens and their scores; also of the tag, which the stock tasks generate as well."""
     task_class, task, _ = STOCK[kind]
@@ -79,7 +79,7 @@ def test_window_1_is_the_pretrained_model(data, stock, kind, decoding, scoring):
 # ---- documents, compared with a loop by hand -----------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["mbart25", "m2m"])
+@pytest.mark.parametrize("kind", long_but_for(["mbart25"], ["mbart25", "m2m"]))
 @pytest.mark.parametrize(
     "task, decoding, arch",
     [
