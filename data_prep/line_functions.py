@@ -83,7 +83,7 @@ def truecaser(model_path: str) -> LineFunction:
 
 
 def subword_segmenter(codes_path: str) -> LineFunction:
-    """Return a function that splits a line into subwords, by the merges in a subword-nmt file."""
+    """Return a function that splits a line into subwords by the codes of subword-nmt (BPE)."""
     from subword_nmt.apply_bpe import BPE
 
     with open(codes_path, encoding="utf-8") as codes:

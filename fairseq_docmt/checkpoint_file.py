@@ -70,7 +70,11 @@ class CheckpointFile(NamedTuple):
 
     @property
     def model_options(self) -> Dict[str, Any]:
-        """The model's own options, without those of other groups that stock models store too."""
+        """Options of the model itself.
+
+        fairseq's older models also store all options of the task, the optimizer and others under
+        ``model``; these are left out.
+        """
         others = {name for group, of in self.settings.items() if group != "model" for name in of}
         others |= {*registry.REGISTRIES, "task", "arch", "_name"}
         stored = self.settings.get("model", {})

@@ -151,11 +151,11 @@ class SentenceSearch(search.Search):
         return scores + total.gather(1, beams), words, beams
 
     def _end_rows(self, step: int, rows: Tensor, scores: Tensor, words: Tensor, beams: Tensor):
-        """Find the batch rows that are done, and end them with dummy hypotheses if needed.
+        """Find the batch rows that are done, and make the generator notice them.
 
-        The generator checks whether a row is done only when one of its hypotheses ends.  If none
-        ends in a row that is done, the row therefore gets a dummy hypothesis, which is dropped
-        later.
+        For when a row is done, see :class:`SentenceSearch`.  The generator checks this only when a
+        hypothesis of the row ends.  A row that is done without a hypothesis that ends at this step
+        therefore gets a dummy hypothesis, which is dropped later.
 
         Args:
             step: number of tokens of each hypothesis before this step.

@@ -81,8 +81,8 @@ class GTransformerModel(DocumentTransformer):
         """Check all options of the model.
 
         Raises:
-            UserError: an option is invalid or not supported, or more layers are to attend to the
-                whole document than the model has.
+            UserError: an option is invalid or not supported, or the number of layers that attend to
+                the whole document exceeds the number of layers.
         """
         super().check_options(args)
         for part, layers in (

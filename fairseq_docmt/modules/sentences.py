@@ -70,6 +70,8 @@ class CausalSentenceAttention:
     ) -> Tuple[Tensor, Optional[RecentTokens]]:
         """Attend from each new token to itself and to all earlier tokens of its row.
 
+        Subclasses decide in ``attend`` how tokens of the same sentence and of others are treated.
+
         Args:
             x: (rows, T, C) input, right-padded.
             padding: (rows, T) True at padding; None without padding.

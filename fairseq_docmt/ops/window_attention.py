@@ -108,7 +108,7 @@ class Window(NamedTuple):
         return self.relative_index(self._distance(block)).unsqueeze(1)
 
     def _distance(self, block: _Block) -> Tensor:
-        """Return the distance of each key of a block from the center of each query.
+        """Return the distance of each key of a block from the center of each query's window.
 
         Distances are negative for keys before the center.  Shape: (B', I', J') for B' rows, I'
         queries and J' keys.

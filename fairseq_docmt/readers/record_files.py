@@ -48,7 +48,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_fields)
 
 
 def _reason(error: Exception) -> str:
-    """Return the message of an error in JSON, without the position in the text."""
+    """Return the message of an error of the JSON parser, without the line and column."""
     return getattr(error, "msg", None) or str(error)
 
 

@@ -180,7 +180,7 @@ class DocumentDataTask(PreparedTextTask):
     def limits(self, src_sizes, tgt_sizes=None) -> list:
         """Return the token limits of a span, as a list of pairs (sentence sizes, maximum).
 
-        Each pair means that the sizes of the sentences of a span may sum up to at most the maximum,
+        Each pair means that the sizes of the sentences of a span may add up to at most the maximum,
         which follows from the maximum positions.  In training, there is a pair for the source and
         one for the target, and the token limit of a batch applies too.  In decoding, only the
         source is limited.

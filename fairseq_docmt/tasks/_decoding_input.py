@@ -121,7 +121,7 @@ class DecodingInput:
         return units
 
     def encoded(self, lines: Iterable[str], encode: Callable[[str], str]) -> List[str]:
-        """Tokenize input lines; drop a byte order mark at the beginning of the input.
+        """Return input lines as lines of dictionary words, without a byte order mark at the start.
 
         Args:
             lines: raw lines.

@@ -282,7 +282,7 @@ class TypedText:
     def read(self, lines: Iterable[Tensor]) -> None:
         """Count ``<unk>`` in new lines; warn once if many of the first tokens are unknown.
 
-        The text is then probably in another language, or preprocessed differently than in training.
+        Many unknown tokens suggest another language or another preprocessing than in training.
 
         Args:
             lines: tokens of each line.

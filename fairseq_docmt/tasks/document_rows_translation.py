@@ -121,7 +121,7 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
     def limits(self, src_sizes, tgt_sizes=None) -> list:
         """Return the token limits of a span, as a list of pairs (sentence sizes, maximum).
 
-        Each pair means that the sizes of the sentences of a span may sum up to at most the maximum,
+        Each pair means that the sizes of the sentences of a span may add up to at most the maximum,
         which is the token limit of a batch.  In training, there is a pair for the source and one
         for the target.  The list is empty in decoding, and in training without a token limit.
 

@@ -215,7 +215,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             self.training_states.gather()
 
     def begin_valid_epoch(self, epoch, model):
-        """Begin validation, and gather the document states that all processes have in training.
+        """Begin validation, and gather the training document states of all processes.
 
         The checkpoint that usually follows validation stores these states.
         """

@@ -50,7 +50,7 @@ def _translator(settings: Settings):
 
 
 class Engine:
-    """Translator that cuts segments into sentences and joins the translations of each segment.
+    """Translator that cuts segments into sentences, and joins the translations of the sentences.
 
     Sentences that are too long for the model are cut into pieces.
     """

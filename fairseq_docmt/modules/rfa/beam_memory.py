@@ -190,10 +190,10 @@ class BeamMemory(NamedTuple):
         return self._of_summaries(sums, norms, ones, self.rounded.dtype)
 
     def _summaries_of_beams(self) -> Tuple[Tensor, Tensor]:
-        """Return a copy of the summary of each beam, multiplied by its weight.
+        """Return a copy of the summary that each beam uses, multiplied by its weight.
 
-        Each beam has exactly one summary with a weight other than 0. If there are no summaries yet,
-        the result is zero.
+        This is the only summary that has a weight other than 0 for the beam. If there are no
+        summaries yet, the result is zero.
 
         Returns:
             (H, B, N, F, D) sums and (H, B, N, F) norms, as in :class:`BeamMemory`.

@@ -21,7 +21,7 @@ from fairseq_docmt.modules.rfa.rfa_attention import (
 
 
 def feature_options(cfg, random_vectors: int, shared_pool: bool = False) -> FeatureOptions:
-    """Select the options of random feature attention from the options of a model.
+    """Return the options of random feature attention, most of which are options of the model.
 
     Args:
         cfg: options of the model.

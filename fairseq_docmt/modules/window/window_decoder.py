@@ -59,9 +59,10 @@ class WindowTransformerDecoder(StatefulDecoder):
         return x, {"attn": weights or [None]}
 
     def init_layers(self, encoder_out):
-        """Return the initial state of each layer, and the alignment before the first token.
+        """Return the initial state of each layer, and the alignment before the first target token.
 
-        Both have one row per sentence. The alignment is the state that all layers share.
+        Both have one batch row per sentence. The alignment is the state that all layers share, as
+        in :meth:`StatefulDecoder.init_layers`.
         """
         layers, _ = super().init_layers(encoder_out)
         _, padding, separators = batch_first_source(encoder_out)

@@ -92,7 +92,10 @@ class Layout(NamedTuple):
 
     @property
     def segment_numbers(self) -> Optional[List[str]]:
-        """(segments,) name of each segment in its document; None unless all segments have names."""
+        """(segments,) number or name of each segment in its document, as strings from the file.
+
+        None unless all segments have one.
+        """
         if not self.numbers or None in self.numbers:
             return None
         return [number for numbers in self.numbers for number in numbers]

@@ -147,8 +147,8 @@ def pronoun_tags(
 ) -> List[List[str]]:
     """Return tags that name the pronoun classes in each sentence, such as ``pronouns: feminine``.
 
-    A sentence is tagged with a class if the rules evaluate the class in this sentence and the
-    reference has one of its pronouns.
+    A sentence is tagged with a class if its source has a pronoun for which the rules evaluate the
+    class (:meth:`PronounRules.classes_of`), and its reference has a pronoun of the class.
 
     Args:
         phenomena: phenomenon -> rules.
