@@ -240,8 +240,8 @@ def _show_sentence(args, model, task) -> None:
     sentences = int(document.of_target.max()) + 1
     if not 0 <= sentence < sentences - 1:
         raise UserError(
-            f"--sentence {args.sentence} needs a sentence after it; the number of sentences is "
-            f"{sentences}"
+            f"--sentence {args.sentence} needs a sentence after it, and --document {args.document} "
+            f"has {sentences}; give another of either"
         )
     maps = attention_maps(model, document)
     results = {

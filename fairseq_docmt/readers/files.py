@@ -1,6 +1,7 @@
 """Reading and writing text files."""
 
 import gzip
+import math
 import os
 import re
 import sys
@@ -121,6 +122,19 @@ def lines_of(text: str) -> List[str]:
     """Split a text into lines, and strip white space at both ends of each line."""
     lines = text.split("\n")
     return [line.strip() for line in (lines[:-1] if lines[-1] == "" else lines)]
+
+
+def finite_number(value) -> float:
+    """Convert a text, or a value of JSON, to a number.
+
+    Raises:
+        ValueError: the value is not a finite number, or is written as ``1_0``.
+    """
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        found = float(value)
+        if math.isfinite(found) and "_" not in str(value):
+            return found
+    raise ValueError(f"{value} is not a finite number")
 
 
 def write_text(path: str, text: str) -> None:

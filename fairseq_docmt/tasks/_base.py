@@ -274,7 +274,7 @@ class DocumentTranslationTask(DocumentDataTask):
         if not from_checkpoint:
             _option_checks.check_probabilities(cfg)
             complete_in_place(cfg, self.cfg)
-            _option_checks.report_of_model(self, cfg)
+            _option_checks.report_of_start(self, cfg)
         model = super().build_model(cfg, from_checkpoint)
         if not from_checkpoint:
             checkpoints.check_context(model, self, name_of(cfg))

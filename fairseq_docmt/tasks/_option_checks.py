@@ -90,13 +90,14 @@ OF_BLEU += ("eval_tokenized_bleu", "eval_bleu_print_samples")
 #: options of translation, which training does only for ``--eval-bleu``
 OF_DECODING = ("decoding", "force_sentence_count", "wrong_sentence_count", "gold_context")
 OF_DECODING += ("normalize_with_context", "decode_passes", "decode_order")
-#: options of training that checkpoints do not store
-OF_TRAINING = ("eval_bleu", *OF_BLEU, "freeze_pretrained", "extend_positions", "sentence_data")
-OF_TRAINING += ("sentence_ratio", "word_dropout", "word_dropout_epochs", "coword_dropout")
-OF_TRAINING += ("window_stride", "sample_window_size", "document_parts", "sample_document_parts")
-OF_TRAINING += ("gold_drafts", "chunk_sentences", "sample_chunk_sentences", "max_target_positions")
 #: options of training that need a model to start from
 OF_START = ("freeze_pretrained", "extend_positions")
+#: options that determine the training examples
+OF_EXAMPLES = ("sentence_ratio", "word_dropout", "word_dropout_epochs", "coword_dropout")
+OF_EXAMPLES += ("window_stride", "sample_window_size", "document_parts", "sample_document_parts")
+OF_EXAMPLES += ("gold_drafts", "chunk_sentences", "sample_chunk_sentences", "max_target_positions")
+#: options of training that decoding does not take from checkpoints
+OF_TRAINING = ("eval_bleu", *OF_BLEU, *OF_START, "sentence_data", *OF_EXAMPLES)
 
 
 def check_in_training(task) -> None:
@@ -162,10 +163,11 @@ def report_of_optimizer(optimizer) -> None:
             )
 
 
-def report_of_model(task, cfg) -> None:
-    """Warn about model options that differ from those of the checkpoint that training starts from.
+def report_of_start(task, cfg) -> None:
+    """Warn about options that differ from those of the checkpoint that training starts from.
 
-    A different dropout causes a warning only if a training run is resumed, not if a new run starts
+    These are options of the model and, if training is resumed, of the training examples.  A
+    different dropout causes a warning only if a training run is resumed, not if a new run starts
     from the checkpoint.
 
     Args:
@@ -174,16 +176,25 @@ def report_of_model(task, cfg) -> None:
     """
     if task.start is None:
         return
-    resumes = task.start.resumes
-    changed = [
-        f"{flag(name)} {plain(getattr(cfg, name))} (before: {before})"
-        for name, before in task.start.file.model_options.items()
-        if hasattr(cfg, name) and plain(getattr(cfg, name)) != before
+    resumes, file = task.start.resumes, task.start.file
+    of_model = {
+        name: before
+        for name, before in file.model_options.items()
         if resumes or not name.endswith(DROPOUTS)
-    ]
-    if changed:
-        how = "goes on" if resumes else "starts from a checkpoint"
-        logger.warning("training %s with other options of the model: %s", how, ", ".join(changed))
+    }
+    trained = file.settings.get("task", {}) if resumes else {}
+    of_task = {name: trained[name] for name in OF_EXAMPLES if name in trained}
+    how = "goes on" if resumes else "starts from a checkpoint"
+    for what, options, known in (("model", cfg, of_model), ("examples", task.cfg, of_task)):
+        changed = [
+            f"{flag(name)} {plain(getattr(options, name))} (before: {before})"
+            for name, before in known.items()
+            if hasattr(options, name) and plain(getattr(options, name)) != before
+        ]
+        if changed:
+            logger.warning(
+                "training %s with other options of the %s: %s", how, what, ", ".join(changed)
+            )
 
 
 def report_in_streams(task) -> None:

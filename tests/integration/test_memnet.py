@@ -201,13 +201,17 @@ def test_vectors_equal_states_of_the_language_models(binarised, sentence_lm, tmp
     torch.testing.assert_close(vectors.var(0, unbiased=False), torch.ones(14), atol=1e-2, rtol=0)
 
 
-def test_training_resumes(binarised, sentence_lm, drafts, tmp_path):
+def test_training_resumes(binarised, sentence_lm, drafts, tmp_path, caplog):
     options = ["--sentence-lm", sentence_lm, "--dropout", "0.1"]
     arguments = ["--drafts", str(drafts), "--max-tokens", "40"]
     whole = train(binarised, tmp_path / "a", *arguments, options=options, updates=12)
     for updates in (5, 12):
         parts = train(binarised, tmp_path / "b", *arguments, options=options, updates=updates)
     tiny.assert_same_weights(whole, parts)
+    note = "training goes on with other options of the examples: --gold-drafts True (before: False)"
+    assert note not in caplog.text
+    train(binarised, tmp_path / "b", "--gold-drafts", *arguments[2:], options=options, updates=16)
+    assert note in caplog.text
 
 
 def test_documents_may_be_longer_than_positions(binarised, tmp_path):

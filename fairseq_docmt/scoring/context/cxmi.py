@@ -341,6 +341,14 @@ def main(args: argparse.Namespace) -> None:
         for _, _, most in (context.rpartition(":"),)
         if most.isdecimal() and int(most) > longest
     ]
+    window = scorer.task.search.window
+    notes += [
+        f"context {context}: a window of this model has at most {window - 1} sentence(s) before "
+        "the scored one"
+        for context in args.context
+        for _, _, most in (context.rpartition(":"),)
+        if window and most.isdecimal() and int(most) >= window
+    ]
     unrelated = unrelated_note("source and reference", documents.source, documents.target)
     notes += [unrelated] if unrelated else []
     results = {

@@ -17,7 +17,6 @@ score of a candidate is computed (higher is better):
 
 import json
 import logging
-import math
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
@@ -25,7 +24,7 @@ import numpy as np
 
 import fairseq_docmt
 from fairseq_docmt.errors import UserError, flag
-from fairseq_docmt.readers.files import lines_of, read_text, write_text
+from fairseq_docmt.readers.files import finite_number, lines_of, read_text, write_text
 from fairseq_docmt.readers.record_files import parsed_json
 from fairseq_docmt.scoring import _intervals, _tables
 from fairseq_docmt.scoring._tables import Table
@@ -214,11 +213,11 @@ def read_losses(path: str, items: List[Item]) -> Scored:
     losses = []
     for number, line in enumerate(lines_of(read_text(path)), start=1):
         try:
-            losses.append(float(line))
+            losses.append(finite_number(line))
         except ValueError:
-            raise UserError(f"{path}, line {number} is not a number: {line[:40]!r}") from None
-        if not math.isfinite(losses[-1]):
-            raise UserError(f"{path}, line {number} is {line.strip()}; every loss must be finite")
+            raise UserError(
+                f"{path}, line {number} is not a finite number: {line[:40]!r}"
+            ) from None
     candidates = sum(len(item.candidates) for item in items)
     if len(losses) != candidates:
         raise UserError(f"{path} has {len(losses)} losses, but {candidates} candidates need one")

@@ -239,6 +239,13 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
     if texts.whole and args.scores:
         raise UserError("--scores are of segments, which do not match; give --align LANGUAGE")
     given = segment_scores.read(args.scores, lower, texts)
+    computed = {corpus_metrics.METRICS[name].label for name in args.metrics}
+    for scores in given:
+        if scores.name in computed:
+            raise UserError(
+                f"--scores {scores.name}: this metric is computed here; give the scores another "
+                "name, or leave the metric out of --metrics"
+            )
     options = options_of(args, texts)
     note = _tokenizer(args, texts)[1]
     if note and {"s-bleu", "d-bleu"} & set(args.metrics):

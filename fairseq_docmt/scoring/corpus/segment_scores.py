@@ -4,7 +4,6 @@ The scores are read from files.  Their mean becomes the score of a system, and t
 significance tests, in scores by position and in the report.
 """
 
-import math
 import re
 from collections import defaultdict
 from typing import Any, Dict, Iterable, List, NamedTuple, Sequence
@@ -13,7 +12,7 @@ from sacrebleu.metrics.base import Metric, Score, Signature
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import record_files, with_selection
-from fairseq_docmt.readers.files import lines_of, read_text
+from fairseq_docmt.readers.files import finite_number, lines_of, read_text
 from fairseq_docmt.readers.record_files import DOCUMENT_FIELDS, SEGMENT_FIELDS
 from fairseq_docmt.readers.records import SYSTEM_FIELDS, value_of
 from fairseq_docmt.scoring.texts.layout import NOT_BY_ORDER
@@ -184,6 +183,7 @@ def _of_records(
     """
     places = _places(texts)
     found: Dict[str, Dict[int, float]] = defaultdict(dict)
+    documents = set()
     for where, record in records:
         name = value_of(record, SYSTEM_FIELDS) or system
         if not name:
@@ -191,6 +191,7 @@ def _of_records(
         if name not in texts.names or system not in ("", name):
             continue
         document = value_of(record, DOCUMENT_FIELDS)
+        documents.add(document)
         if document not in places:
             continue
         segments = places[document]
@@ -213,6 +214,11 @@ def _of_records(
             if place in found[name]:
                 raise UserError(f"{where}: {name} already has a score of this segment")
             found[name][place] = _number(score, where)
+    if documents and documents.isdisjoint(places):
+        raise UserError(
+            f"{path} has the document {[*documents][0]}, but the test set {[*places][0]}: they "
+            "have no document in common; give a reference with the same ids"
+        )
     size = texts.index.num_sentences
     for name, scores in found.items():
         for place in range(size):
@@ -293,10 +299,9 @@ def _number(value, where: str) -> float:
             have ``None`` for a segment without a score.
     """
     try:
-        found = float(value)
-    except (TypeError, ValueError):
-        found = math.nan
-    if not math.isfinite(found) or isinstance(value, bool):
+        return finite_number(value)
+    except (ValueError, OverflowError):
         shown = re.sub(r"\s+", " ", str(value))[:40]
-        raise UserError(f"{where}: {shown!r} is no score; every segment needs a finite number")
-    return found
+        raise UserError(
+            f"{where}: {shown!r} is no score; every segment needs a finite number"
+        ) from None

@@ -37,7 +37,7 @@ from tqdm import tqdm
 from fairseq_docmt.bleu import build_bleu
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import read_input
-from fairseq_docmt.readers.files import read_lines, write_text
+from fairseq_docmt.readers.files import finite_number, read_lines, write_text
 from fairseq_docmt.scoring.corpus import comet_metric
 from fairseq_docmt.scoring.corpus.comet_metric import Scorer
 from fairseq_docmt.scoring.reranking import candidates as candidate_lists
@@ -107,11 +107,11 @@ def read_scores(path: str, candidates: Candidates) -> Table:
     values = []
     for number, line in enumerate(read_lines(path), start=1):
         try:
-            values.append(float(line))
+            values.append(finite_number(line))
         except ValueError:
-            values.append(math.nan)
-        if not math.isfinite(values[-1]):
-            raise UserError(f"{path}, line {number} is not a finite number: {line[:40]!r}")
+            raise UserError(
+                f"{path}, line {number} is not a finite number: {line[:40]!r}"
+            ) from None
     wanted = sum(map(len, candidates.texts))
     if len(values) != wanted:
         raise UserError(

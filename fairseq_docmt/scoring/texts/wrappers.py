@@ -66,6 +66,10 @@ OFFER = re.compile(
     r"[^\n]*$",
     flags=re.I,
 )
+#: Translation between tags that the prompt asked for.
+_TAGGED = re.compile(
+    r"<(output|translation|target|answer|result)>\s*(.*?)\s*</\1>", flags=re.I | re.S
+)
 _FENCED = re.compile(r"(```|~~~)(?:\w*\n|\s*)(.*?)\1", flags=re.S)
 #: Comment on a translation, such as "(Note: a formal form.)", at its beginning or after a sentence.
 _COMMENT = re.compile(
@@ -84,7 +88,7 @@ _KEY = re.compile(r'\{\s*"\w+"\s*:')
 _MARKED = re.compile(r'\s*(?:\*\*[^*]+\*\*|"[^"]+"|“[^“”]+”|„[^„“”"]+[“”"]|«[^«»]+»)\s*')
 #: Kinds of which a few are part of the text: names are those of the source, speech is quoted, and
 #: people answer "Sure, here it is".
-_FEW = ("the source", "marks around it", "announcements")
+_FEW = ("the source", "marks around it", "announcements", "bullets")
 _NUMBER = re.compile(r"[(\[]?(\d+)[.):\]]\s+")
 #: Least number of lines of a document; in fewer, numbers at the beginning may be chance.
 FEWEST_NUMBERED = 3
@@ -170,16 +174,20 @@ def stripped(text: Input, removed: Removed) -> Tuple[Input, int]:
         return text._replace(hypotheses=hypotheses), changed
     if isinstance(text, Documents):
         found = [_bare_document(document, removed) for document in text.documents]
+        if removed.numbers:
+            lists = _without_numbers([document.segments for document in found])
+            found = [d._replace(segments=segments) for d, segments in zip(found, lists)]
         changed = sum(
             sum((Counter(old.segments) - Counter(new.segments)).values())
             for new, old in zip(found, text.documents)
         )
         return text._replace(documents=found), changed
-    lines: List[str] = []
     without = THOUGHTS.sub("", "\n".join(text.lines)).split("\n")
-    for filled, block in groupby(without, key=bool):
-        block_lines = [*block]
-        lines += _bare(block_lines, removed) if filled else block_lines
+    blocks = [[*block] for _, block in groupby(without, key=bool)]
+    blocks = [_bare(block, removed) if block[0] else block for block in blocks]
+    if removed.numbers:
+        blocks = _without_numbers(blocks)
+    lines = [line for block in blocks for line in block]
     kept = {*lines, ""}
     return text._replace(lines=lines), sum(line not in kept for line in text.lines)
 
@@ -189,11 +197,13 @@ def _bare_document(document: Document, removed: Removed) -> Document:
         return document._replace(segments=_bare(document.segments, removed))
     # Segments with names or marks are kept even if nothing is left of them.
     bare = [" ".join(_bare([segment], removed)) for segment in document.segments]
-    return document._replace(segments=_without_numbers(bare) if removed.numbers else bare)
+    return document._replace(segments=bare)
 
 
 def _bare(lines: List[str], removed: Removed) -> List[str]:
     """Remove the thoughts of a language model, code fences, other wrappers and blank lines.
+
+    Line numbers are kept; for these, see :func:`_without_numbers`.
 
     Args:
         lines: lines of a document, or of a single segment.
@@ -203,9 +213,9 @@ def _bare(lines: List[str], removed: Removed) -> List[str]:
         The remaining lines.
     """
     text = _UNOPENED.sub("", THOUGHTS.sub("", "\n".join(lines)))
-    fenced = _FENCED.fullmatch("\n".join(_without_words(text.split("\n"), removed)).strip())
-    bare = _without_words((fenced[2].rstrip() if fenced else text).split("\n"), removed)
-    return _without_numbers(bare) if removed.numbers else bare
+    plain = "\n".join(_without_words(text.split("\n"), removed)).strip()
+    fenced = _FENCED.fullmatch(plain) or _TAGGED.fullmatch(plain)
+    return _without_words((fenced[2].rstrip() if fenced else text).split("\n"), removed)
 
 
 def _without_words(lines: List[str], removed: Removed) -> List[str]:
@@ -224,20 +234,33 @@ def _without_words(lines: List[str], removed: Removed) -> List[str]:
     return [line for line in lines if line.strip()]
 
 
-def is_numbered(lines: Sequence[str]) -> bool:
-    """Return whether lines are numbered consecutively from 0 or 1.
+def numbered(documents: Sequence[Sequence[str]]) -> List[bool]:
+    """Return for each document whether its lines are numbered consecutively from 0 or 1.
 
-    The result is False for fewer than three lines, whose numbers may be a coincidence.
+    The numbers of one or two lines may be a coincidence.  They count only if all longer documents
+    are numbered, of which there must be one or more.
     """
+    found = [_is_numbered(lines) for lines in documents]
+    longer = [is_one for is_one, lines in zip(found, documents) if len(lines) >= FEWEST_NUMBERED]
+    if longer and all(longer):
+        return found
+    return [is_one and len(lines) >= FEWEST_NUMBERED for is_one, lines in zip(found, documents)]
+
+
+def _is_numbered(lines: Sequence[str]) -> bool:
     found = [_NUMBER.match(line) for line in lines]
-    if len(lines) < FEWEST_NUMBERED or not all(found):
+    if not lines or not all(found):
         return False
     numbers = [int(match[1]) for match in found]
     return numbers[0] in (0, 1) and numbers == [*range(numbers[0], numbers[0] + len(numbers))]
 
 
-def _without_numbers(lines: List[str]) -> List[str]:
-    return [_NUMBER.sub("", line, count=1) for line in lines] if is_numbered(lines) else lines
+def _without_numbers(documents: Sequence[List[str]]) -> List[List[str]]:
+    """Return the lines of documents, without the numbers at the beginning of numbered lines."""
+    return [
+        [_NUMBER.sub("", line, count=1) for line in lines] if is_one else lines
+        for lines, is_one in zip(documents, numbered(documents))
+    ]
 
 
 def _lines_of(text: Input) -> List[str]:
@@ -279,8 +302,10 @@ def find(
         kind = _kind(text, wanted, source[i] if source else None, other)
         if kind:
             kinds.setdefault(kind, []).append(i)
-    for a, b in spans:
-        if is_numbered(system[a:b]) and not is_numbered(reference[a:b]):
+    spans = [*spans]
+    of_both = [numbered([text[a:b] for a, b in spans]) for text in (system, reference)]
+    for (a, b), is_one, is_wanted in zip(spans, *of_both):
+        if is_one and not is_wanted:
             kinds.setdefault("numbers of segments", []).extend(range(a, b))
     least = MANY * len(system)
     kinds = {k: each for k, each in kinds.items() if k not in _FEW or len(each) >= least}
@@ -335,6 +360,8 @@ _SEARCHES: Dict[str, Callable[[str], Optional[Match]]] = {
     "comments": _COMMENT.search,
     "refusals": _REFUSAL.search,
     "objects": _object_in,
+    "tags": re.compile(r"</?[a-z][\w-]*>", flags=re.I).search,
+    "bullets": re.compile(r"\s*[-*•]\s").match,
     "announcements": lambda text: ANNOUNCEMENT.match(text) or _ANSWER.match(text),
 }
 

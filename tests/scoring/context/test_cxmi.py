@@ -74,6 +74,9 @@ def test_contexts_that_no_sentence_has_are_noted(files, scoring, window_checkpoi
     assert "context 4: no sentence has more than 3 sentence(s) before it" in text
     assert "context other-document:5: no sentence has more than 3 sentence(s) before it" in text
     assert text.count("no sentence has more than") == 2
+    in_window = "a window of this model has at most 2 sentence(s) before the scored one"
+    assert f"context 3: {in_window}" in text and f"context other-document:5: {in_window}" in text
+    assert in_window not in scoring("cxmi", *options, "--cpu", "--context", "2", "all")
 
 
 def test_texts_of_unrelated_lengths_are_noted(write, scoring, window_checkpoint):

@@ -518,8 +518,8 @@ def test_unknown_words_are_warned_of(window_checkpoint, test_set, tmp_path, capl
     "losses, message",
     [
         ("1\n2\n", "has 2 losses, but 10 candidates need one"),
-        ("1\nnan\n" * 5, "losses, line 2 is nan; every loss must be finite"),
-        ("1\nx\n" * 5, "losses, line 2 is not a number: 'x'"),
+        ("1\nnan\n" * 5, "losses, line 2 is not a finite number: 'nan'"),
+        ("1\nx\n" * 5, "losses, line 2 is not a finite number: 'x'"),
         ("1\n\xff\n" * 5, "losses: line 2 is not UTF-8; convert the file"),
     ],
 )

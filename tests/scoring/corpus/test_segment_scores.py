@@ -121,6 +121,22 @@ def test_numbers_alone_have_no_place_in_a_reordered_test_set(scoring, write, arg
     assert json.loads(found)["metrics"][-1]["segments"] == {"one": ONE}
 
 
+def test_records_without_a_common_document(scoring, write):
+    """Also if another file has scores of the same metric."""
+    text, records = [["a b"], ["c d"]], [{"doc_id": "d7", "segment": 1, "score": 5}]
+    command = ["metrics", f"x={write('x', text)}", "--reference", write("r", text)]
+    command += ["--scores", f"M={write('s.json', json.dumps(records))}"]
+    command += ["--scores", f"M={write('numbers', '1' + chr(10) + '2' + chr(10))}"]
+    with pytest.raises(UserError, match="s.json has the document d7, but the test set 1: they ha"):
+        scoring(*command)
+
+
+def test_a_metric_that_is_computed_too(scoring, write, arguments):
+    options = ["--metrics", "s-bleu", "--scores", f"s-BLEU={write('s', FORMS['CSV'][0])}"]
+    with pytest.raises(UserError, match="--scores s-BLEU: this metric is computed here; give"):
+        scoring(*arguments, *options)
+
+
 @pytest.mark.parametrize("form", ["mt-metrics-eval", "CSV"])
 def test_a_file_of_all_systems_is_read_for_one(scoring, write, arguments, form):
     """The other system has its own file; its scores in the first file do not count."""
@@ -152,6 +168,7 @@ def test_segments_that_are_left_out(scoring, write, arguments, tmp_path):
         ("M:one=FILE", "1\nx\n3\n4\n", "scores: line 2: 'x' is no score; every segment needs a fi"),
         ("M=FILE", SEGMENTS.replace("90.0", "None"), "'None' is no score"),
         ("M=FILE", SEGMENTS.replace("90.0", "nan"), "'nan' is no score"),
+        ("M=FILE", SEGMENTS.replace("90.0", "9_0"), "'9_0' is no score"),
         ("M=FILE", json.dumps(records()[1:]), "one lacks a score of d1, 1"),
         (
             "M=FILE",

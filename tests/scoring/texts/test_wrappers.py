@@ -33,6 +33,7 @@ WRAPPED = {
     "a bold title": "**Translation**\n" + "\n".join(BARE),
     "a heading": "## Spanish translation\n" + "\n".join(BARE),
     "an output": "Output:\n" + "\n".join(BARE),
+    "tags": "<output>\n" + "\n".join(BARE) + "\n</output>",
     "rules": "---\n" + "\n".join(BARE) + "\n---",
     "a label in Chinese": "译文：" + "\n".join(BARE),
     "an offer": "\n".join(BARE) + "\n\nLet me know if you need anything else!",
@@ -75,14 +76,20 @@ def test_numbers_of_segments():
     found, changed = stripped(text, [Lines("r", bare)])
     assert [document.segments for document in found.documents] == [bare] * 2 and changed == 6
     assert stripped(text, [Lines("r", NUMBERED)]) == (text, 0)
+    # Short documents are numbered if all longer ones are.
     found = stripped(Lines("x", [*NUMBERED, "", *NUMBERED[:2], "", "4. a"]), [])[0]
-    assert found.lines == [*bare, "", *NUMBERED[:2], "", "4. a"]
+    assert found.lines == [*bare, "", *bare[:2], "", "4. a"]
+    for others in ([*bare, ""], []):
+        text = Lines("x", [*others, *NUMBERED[:2], "", "1. a"])
+        assert stripped(text, []) == (text, 0)
     for lines in (["1. a", "3. b", "4. c"], ["2. a", "3. b", "4. c"], ["1. a", "b", "3. c"]):
         text = Documents("x", [Document("a", lines)])
         assert stripped(text, []) == (text, 0)
     found = wrappers.find([*NUMBERED, *bare], bare * 2, None, [(0, 3), (3, 6)])
     assert found.kinds == {"numbers of segments": [0, 1, 2]} and found.example == "1. Hola."
     assert not wrappers.find(NUMBERED, NUMBERED, None, [(0, 3)]).kinds
+    found = wrappers.find([*NUMBERED, *NUMBERED[:2]], [*bare, *bare[:2]], None, [(0, 3), (3, 5)])
+    assert found.kinds == {"numbers of segments": [0, 1, 2, 3, 4]}
 
 
 def test_segments_with_names_are_bare():
@@ -144,6 +151,10 @@ def test_what_the_reference_has_stays():
         ("~~~ La chica", "fences"),
         ("“La chica se lo quita.”", "marks around it"),
         ("**La chica se lo quita.**", "marks around it"),
+        ("<output>La chica se lo quita.</output>", "tags"),
+        ("- La chica se lo quita.", "bullets"),
+        ("La chica < el > se lo quita.", None),
+        ("-La chica se lo quita.", None),
         ("Of course! I'd be happy to help.", "announcements"),
         ("Sure. Here you go", "announcements"),
         ("**Translation**", "announcements"),
