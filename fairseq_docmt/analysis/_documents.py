@@ -78,7 +78,7 @@ def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
 
 
 def check_folder(out: Path) -> None:
-    """Check, before an analysis begins, that its output folder can be created or exists.
+    """Check, before an analysis begins, that its output folder exists or can be created.
 
     Raises:
         UserError: the path or one of its parents is a file.

@@ -136,11 +136,12 @@ def _maps(module: SentenceMemory, updates: list, output: tuple, present: Tensor)
 
 
 def information_gain(maps: MemoryMaps) -> Dict[str, float]:
-    """Compute how much attention with the model's memory differs from that with a random memory.
+    """Measure how far attention with the model's memory diverges from that with a random memory.
 
     Returns:
-        A dictionary of mean Kullback-Leibler divergences in nats: ``update`` for the attention of
-        memory vectors to a sentence, and ``output`` for the attention of tokens to memory vectors.
+        A dictionary of mean divergences KL(model || random) in nats: ``update`` for the attention
+        of memory vectors to a sentence, and ``output`` for the attention of tokens to memory
+        vectors.
     """
     update = _divergence(maps.update, maps.random_update).mean()
     output = _divergence(maps.output, maps.random_output)  # (K, H, T)

@@ -122,10 +122,11 @@ class SupportingWords:
 def _links(
     attention: str, line: int, ambiguity: Ambiguity, positions: Dict[str, Dict[int, range]]
 ) -> Iterator[Tuple[int, int]]:
-    """Yield query and key position for each ambiguous word and each of its supporting words.
+    """Yield a pair of query and key position for each ambiguous word with each supporting word.
 
-    The query is the ambiguous word.  Supporting words that the query cannot attend to, because they
-    are outside the example or the decoder has not yet read them, are left out.
+    The query is the ambiguous word, the key its supporting word.  Supporting words that the query
+    cannot attend to, because they are outside the example or the decoder has not yet read them, are
+    left out.
 
     Args:
         attention: ``encoder``, ``cross`` or ``decoder``.

@@ -153,9 +153,9 @@ class SentenceSearch(search.Search):
     def _end_rows(self, step: int, rows: Tensor, scores: Tensor, words: Tensor, beams: Tensor):
         """Find the batch rows that are done, and make the generator notice them.
 
-        For when a row is done, see :class:`SentenceSearch`.  The generator checks this only when a
-        hypothesis of the row ends.  A row that is done without a hypothesis that ends at this step
-        therefore gets a dummy hypothesis, which is dropped later.
+        See :class:`SentenceSearch` for when a row is done.  The generator checks whether a row is
+        done only when one of its hypotheses ends.  If a row is done, but none of its hypotheses
+        ends at this step, it therefore gets a dummy hypothesis, which is dropped later.
 
         Args:
             step: number of tokens of each hypothesis before this step.

@@ -45,7 +45,7 @@ class SequentialSearch(DocumentSearch):
     def keeps_order(self) -> bool:
         """Whether units have to be decoded in order.
 
-        This holds for windows with context, because earlier windows provide its translation.
+        This is so for windows with context, whose translation comes from earlier windows.
         """
         return self.window is not None and self.window > 1
 
@@ -276,7 +276,7 @@ class SequentialSearch(DocumentSearch):
         Args:
             generator: generator whose ensemble has read the target context.
             current: for each unit, a pair of the unit itself and the number of the sentence to
-                translate now, counted among the sentences that the unit translates.
+                translate now, from 0.  Context sentences of the unit are not counted.
             before: previous target sentences of each unit.
             net_input: encoder input, with a row for each unit.
         """
@@ -309,10 +309,10 @@ class SequentialSearch(DocumentSearch):
         return min(generator.most_tokens(len(unit.source[unit.num_context + row]), 1), left)
 
     def _aligned(self, hypothesis: Hypothesis, unit: DecodingUnit, row: int) -> Hypothesis:
-        """Return a hypothesis whose alignment covers only its own source sentence.
+        """Return a hypothesis with its alignment restricted to its own source sentence.
 
-        Source positions are counted from the first token of this sentence, which is number ``row``
-        of the sentences that the unit translates.
+        Source positions are then counted from the first token of this sentence, which has the
+        number ``row`` among the sentences of the unit without its context.
         """
         places = self.formats.source.places(map(len, unit.source), unit.at_start)
         own = places[unit.num_context + row]

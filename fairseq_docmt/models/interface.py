@@ -239,9 +239,9 @@ def aligns_whole_outputs(model) -> bool:
 
 
 def separate_beams(model) -> None:
-    """Undo ``set_beam_size``, which fairseq's search calls for models such as BART.
+    """Undo the effect of ``set_beam_size``, which fairseq's search calls for models such as BART.
 
-    After that call, only fairseq's own search can use the decoder, and the model can no longer be
+    Until it is undone, only fairseq's own search can use the decoder, and the model cannot be
     trained.  Models without ``set_beam_size`` remain unchanged.
     """
     set_beam_size = getattr(model, "set_beam_size", None)

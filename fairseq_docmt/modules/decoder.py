@@ -33,7 +33,7 @@ class DecoderState(NamedTuple):
         positions: (B * N,) position of the last token that each row has read, counted from 1; 0
             before the first token. The beams of a sentence are adjacent rows. If the decoder
             restarts positions, they are counted within the sentence.
-        most: upper bound of ``positions``.
+        most: upper bound on ``positions``.
         bsz: number of sentences B.
         beams: number of beams N of each sentence.
     """
@@ -340,7 +340,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
             tokens: (B, T) tokens.
             positions: (B, T) positions of the tokens. By default each row starts at the first
                 position.
-            most: upper bound of ``positions``; not needed without them.
+            most: upper bound on ``positions``; not needed without them.
         """
         x = self.embed_scale * self.embed_tokens(tokens)
         if self.quant_noise is not None:

@@ -18,9 +18,9 @@ from fairseq_docmt.ops.precision import masked_attention
 
 
 class _LongShortTermAttention(AttentionProjections):
-    """Attention to the sentence of a token and, in parallel, to the whole sequence.
+    """Attention of each token to its own sentence and, in parallel, to the whole sequence.
 
-    The outputs of both are concatenated and projected.
+    The two outputs are concatenated and projected.
 
     Args:
         embed_dim: size of inputs and outputs.

@@ -224,7 +224,7 @@ def causal_attention(
 
     The tokens are processed in chunks.  Within a chunk, the products of queries and keys are
     masked; earlier chunks are read from a summary.  Time and memory grow linearly with the length.
-    Products of gates are computed as the exponential of differences of cumulative log gates.  These
+    Products of gates are computed as exponentials of differences of cumulative log gates.  These
     differences are at most 0, so nothing overflows.
 
     Args:

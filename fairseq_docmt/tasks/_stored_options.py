@@ -98,7 +98,7 @@ class StoredOptions:
         return values
 
     def _known(self, stored: dict) -> Dict[str, Any]:
-        """Return the stored options and estimated values that this task also has, but no others."""
+        """Select the stored options, and values estimated in training, that this task has too."""
         return {name: stored[name] for name in {**self.defaults, **self.learned} if name in stored}
 
     def _check_ensemble(self, stored: dict) -> None:

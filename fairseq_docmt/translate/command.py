@@ -276,7 +276,7 @@ def _value(word: str):
 
 
 def _files(args: argparse.Namespace) -> List[File]:
-    """Read all inputs, and determine the output of each.
+    """Read all inputs, and determine the output file of each.
 
     Raises:
         UserError: an input cannot be read; an output exists already; or ``--out``, ``--docids`` or

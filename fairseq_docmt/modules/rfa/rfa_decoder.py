@@ -45,7 +45,7 @@ def _gate(cfg, embed_dim: int, heads: int) -> Optional[SentenceGate]:
 
 
 class RFAEncoderLayer(TransformerEncoderLayerBase):
-    """Transformer encoder layer with random feature attention."""
+    """Transformer encoder layer whose self-attention uses random features."""
 
     def build_self_attention(self, embed_dim, cfg):
         """Build random feature self-attention instead of softmax attention."""

@@ -352,10 +352,11 @@ class Layout(NamedTuple):
     def _may_be_ends(self, lines: List[str]) -> bool:
         """Return whether the blank lines of a text may be ends of documents.
 
-        The text has as many lines as the test set has sentences, so a blank line is an end of a
-        document or an empty translation.  Blank lines may be ends of documents if there are as many
-        blocks between them as there are documents, or if no block is longer than the longest
-        document.  If there are no blank lines, the result is False.
+        With its blank lines, the text has as many lines as the test set has sentences.  So its
+        blank lines are probably empty translations, but they may also be ends of documents if the
+        text lacks sentences.  This is possible if there are as many blocks between blank lines as
+        there are documents, or if no block is longer than the longest document.  If there are no
+        blank lines, the result is False.
         """
         blocks = [len(list(group)) for filled, group in groupby(lines, key=bool) if filled]
         longest = np.diff(self.index.starts).max()
