@@ -162,6 +162,13 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         kept = view.index.num_sentences
         view.report_left_out(view.too_long, most, ignore_invalid_inputs, kept)
         trains = view is self.datasets.get(self.cfg.train_subset)
+        documents = view.index.num_documents
+        if trains and epoch == 1 and max_sentences * num_shards > documents:
+            logger.warning(
+                "--batch-size %d makes more lanes than there are documents (%d) in training, so "
+                "that some rows of all batches are empty; give a smaller one",
+                *(max_sentences, documents),
+            )
         batches = view.batches(
             max_sentences,
             self.cfg.chunk_sentences,

@@ -58,6 +58,7 @@ OF_OTHER_COMMANDS = {
     "skip_invalid_size_inputs_valid_test": "; give --skip-invalid-size-inputs",
     "model_overrides": "; give the options of the model themselves, such as --alignment linear",
     "task": ", which translates with the task of training; leave it out",
+    "constraints": "; use fairseq-interactive, or leave it out",
     "print_alignment": ", whose formats have no place for alignments; use fairseq-generate",
     **dict.fromkeys(
         "gen_subset results_path scoring sacrebleu num_shards shard_id quiet log_format "

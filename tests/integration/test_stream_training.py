@@ -430,3 +430,10 @@ def test_ignored_prefixes_count_in_no_row(binarised):
     lprobs = logits[:, 2:].log_softmax(-1).gather(-1, target.unsqueeze(-1)).squeeze(-1)
     wanted = -lprobs[target.ne(task.tgt_dict.pad())].sum()
     assert float(found["nll_loss"]) == pytest.approx(float(wanted), rel=1e-5)
+
+
+def test_more_lanes_than_documents_are_noted(binarised, tmp_path, caplog):
+    for size, noted in (("5", False), ("6", True)):
+        arguments = [*PLAIN, "--batch-size", size]
+        tiny.train(binarised, tmp_path / size, *arguments, updates=1, model=tiny.memory())
+        assert (f"--batch-size {size} makes more lanes than there are doc" in caplog.text) == noted

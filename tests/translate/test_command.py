@@ -333,6 +333,7 @@ MISTAKES = {
     "no name": ("w1\n", ["--out", ""], "--out is empty; give a file or a value"),
     "an output that is there": ("w1\n", ["--out", "FILE"], "is already there; remove it"),
     "a misspelt option": ("w1\n", ["--lenpan", "1"], "unknown option lenpan; do you mean lenpen?"),
+    "constraints": ("w1\n", ["--constraints"], "no effect in translate; use fairseq-interactive"),
     "a value": ("w1\n", ["--min-len", "few"], "min_len must be a whole number, got 'few'"),
     "a word too many": ("w1\n", ["--lenpen", "1", "--seed", "1", "x"], "x belongs to no option"),
     "n-best of text": ("w1\n", ["--nbest", "2"], "--nbest 2 needs JSON lines as input"),

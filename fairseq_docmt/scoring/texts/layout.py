@@ -212,7 +212,7 @@ class Layout(NamedTuple):
             if len(text.documents) != self.index.num_documents:
                 raise UserError(
                     f"{text.path} has {len(text.documents)} documents, but {self.path} has "
-                    f"{self.index.num_documents}; translate all of it"
+                    f"{self.index.num_documents}; give the files of one test set"
                 )
             return text.documents
         found = {document.id: document for document in text.documents}
