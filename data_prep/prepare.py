@@ -459,7 +459,7 @@ def parse_args(arguments=None) -> argparse.Namespace:
             f"--{side}-tokenizer",
             choices=choices,
             default="auto",
-            help="auto: none with SentencePiece, else jieba for Chinese and Moses for others",
+            help="default: none with SentencePiece, else jieba for Chinese, Moses for others",
         )
     _add_text_options(add)
     add("--workers", type=int, default=cores(), help="number of processes; default: all cores")
@@ -479,7 +479,7 @@ def _add_text_options(add) -> None:
         "--subword",
         choices=[BPE, SENTENCEPIECE],
         default=BPE,
-        help="bpe: merges of subword-nmt; sentencepiece: unigram model on raw text",
+        help="bpe: merges of subword-nmt (default); sentencepiece: unigram model on raw text",
     )
     add("--bpe-operations", type=int, help="number of merges; 0: no subwords; default: 30000")
     add(

@@ -8,6 +8,7 @@ import inspect
 import os
 import runpy
 import sys
+from functools import partial
 from pathlib import Path
 from typing import List
 
@@ -53,7 +54,7 @@ GROUPS = {
     },
 }
 #: commands that start without fairseq and torch; translate needs them for checkpoints only
-LIGHT = {*GROUPS["evaluate translations"], "mbr", "translate"}
+LIGHT = {*GROUPS["evaluate translations"], "mbr", "translate", USER_DIR}
 COMMANDS = {name: module for group in GROUPS.values() for name, module in group.items()}
 
 
@@ -72,11 +73,7 @@ def main() -> None:
         fix = f"do you mean {close[0]}?" if close else f"choose from {', '.join(COMMANDS)}"
         raise UserError(f"{name} is no command; {fix}")
     sys.argv = [f"fairseq-docmt {name}", *words]
-    if name == USER_DIR:
-        if not {*words} <= {"-h", "--help"}:
-            raise UserError(f"{USER_DIR} takes no arguments; leave out {' '.join(words)}")
-        print(PACKAGE)
-    elif name == PREPARE:
+    if name == PREPARE:
         with quietly():
             _prepare()
     else:
@@ -174,11 +171,24 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"fairseq-docmt {name}",
         description=module.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=partial(argparse.RawDescriptionHelpFormatter, max_help_position=30),
         allow_abbrev=False,
     )
     module.add_arguments(parser)
+    parser.usage = _short_usage(parser)
     return parser
+
+
+def _short_usage(parser: argparse.ArgumentParser) -> str:
+    """Return a usage line with only the arguments that must be given."""
+    words = ["%(prog)s [options]"]
+    for action in parser._actions:
+        if action.option_strings and action.required:
+            words.append(f"{action.option_strings[-1]} {action.metavar or action.dest.upper()}")
+    for action in parser._actions:
+        if not action.option_strings:
+            words.append(f"{action.metavar}{' ...' * (action.nargs == '+')}")
+    return " ".join(words)
 
 
 def _prepare() -> None:

@@ -25,6 +25,7 @@ from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.generation.decodings import SEARCHES
 from fairseq_docmt.models.base import options_of, with_defaults
 from fairseq_docmt.models.rnnsearch import RNNSearchConfig, RNNSearchModel
+from fairseq_docmt.readers.files import write_text
 from fairseq_docmt.tasks._config import DocumentTranslationConfig
 
 FORMATS = ("text", "markdown")
@@ -70,13 +71,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--search", metavar="WORD", help="show the options with this word in their name or meaning"
     )
     parser.add_argument("--format", choices=FORMATS, default="text", help="default: text")
+    parser.add_argument("--out", metavar="FILE", help="output file; default: standard output")
 
 
 def main(args: Namespace) -> None:
     """Print the options of a task, an architecture or both, or those that match ``--search``.
 
     Raises:
-        UserError: there is no such task or architecture, or no option matches ``--search``.
+        UserError: there is no such task or architecture, no option matches ``--search``, or the
+            file of ``--out`` cannot be written.
     """
     sections = list(_chosen(args))
     if args.search is not None:
@@ -90,7 +93,7 @@ def main(args: Namespace) -> None:
             advice = "search without --task and --arch" if chosen else "try another word"
             raise UserError(f"no option{where} has {args.search} in its name or meaning; {advice}")
     shown = {"text": _as_text, "markdown": _as_markdown}[args.format]
-    print("\n".join(shown(section) for section in sections), end="")
+    write_text(args.out or "-", "\n".join(shown(section) for section in sections))
 
 
 def all_sections() -> List[Section]:

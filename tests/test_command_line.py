@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import re
 import subprocess
 import sys
 
@@ -17,6 +18,8 @@ def test_the_directory_for_user_dir():
         command = [sys.executable, "-m", "fairseq_docmt", *words]
         found = subprocess.run(command, capture_output=True, text=True, check=True)
         assert found.stdout == f"{tiny.USER_DIR}\n"
+    found = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True)
+    assert found.stdout.startswith("usage: fairseq-docmt user-dir ")
 
 
 def test_the_directory_for_user_dir_has_no_options():
@@ -33,12 +36,15 @@ def test_the_list_of_commands():
 
 
 @pytest.mark.parametrize("name", command_line.COMMANDS)
-def test_help(name, capsys):
-    if name == command_line.USER_DIR:
-        return
+def test_help(name, capsys, monkeypatch):
+    """It has an example and fits on a screen of 50 lines, 100 columns wide."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(sys, "argv", ["fairseq-docmt", name, "--help"])
     with pytest.raises(SystemExit) as end:
-        tiny.run_main(command_line.main, name, "--help")
+        command_line.main()
     assert end.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 50 and any(map(re.compile(" *(fairseq-docmt|python) ").match, lines))
 
 
 def test_an_unknown_command():

@@ -33,7 +33,7 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
         "--input-format",
         choices=["auto", "text"],
         default="auto",
-        help="text: read all files as one sentence per line; default: auto, by their content",
+        help="text: one sentence per line; default: auto, by the content",
     )
 
 

@@ -143,7 +143,10 @@ def running(settings: Settings, workers: int) -> Iterator:
         yield iter
     elif workers == 1:
         _engine = Engine(settings)
-        yield lambda batches: map(_translate, batches)
+        try:
+            yield lambda batches: map(_translate, batches)
+        finally:
+            _engine = None  # its memory and threads are not needed any longer
     else:
         threads = max(1, (os.cpu_count() or 1) // workers)
         # A copy of this process would share the locks of its threads.

@@ -3,18 +3,16 @@
     fairseq-docmt cxmi --path checkpoint_best.pt --source test.zh --reference test.en --context 1 3
 
 Conditional cross-mutual information (CXMI) is the gain in log-probability of a reference due to
-context, ``log p(y | x, context) - log p(y | x)``; positive values mean that context helps.  Two
-definitions are reported:
+context, ``log p(y | x, context) - log p(y | x)``.  Two definitions are reported:
 
   bits per sentence  base-2 logarithm, summed over the tokens of a sentence without its end symbol,
                      averaged over sentences; also averaged over all tokens
   as published       as in the authors' code: natural logarithm, averaged over the tokens of a
                      sentence with its end symbol, then over sentences
 
-The same gain for a single token is called pointwise CXMI.  Without context, each sentence is scored
-as a document of its own, by the same model or by the model of --baseline.  --context other-document
-is a control: a model that gains as much from the sentences of another document makes no use of the
-content of its context.  The gain of the other contexts over this control is reported too.
+Without context, each sentence is scored as a document of its own.  A model that gains as much with
+--context other-document makes no use of the content of its context; the gain of the other contexts
+over this control is reported too.
 """
 
 import argparse
@@ -277,17 +275,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[ALL],
         metavar="K",
-        help="number of previous sentences, at most as many as the model reads in decoding; all: "
-        "what the model sees in decoding (default); other-document or other-document:K: sentences "
-        "of another document, at most K, as a control",
+        help="at most K previous sentences; all: what the model reads in decoding (default); "
+        "other-document or other-document:K: (at most K) sentences of another document",
     )
     add(
         "--words",
         type=int,
         default=15,
-        help="number of tokens to show, by their mean gain; default: 15",
+        metavar="N",
+        help="tokens to show, by their mean gain; default: 15",
     )
-    add("--min-count", type=int, default=10, help="least occurrences of a shown token; default: 10")
+    add(
+        "--min-count",
+        type=int,
+        default=10,
+        metavar="N",
+        help="least occurrences of a shown token; default: 10",
+    )
     add_model_arguments(parser)
     _tables.add_arguments(parser)
 

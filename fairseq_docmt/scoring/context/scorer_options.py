@@ -14,37 +14,34 @@ from fairseq_docmt.text_form import SUBWORDS, TextForm, checksum, read_text_form
 def add_model_arguments(parser) -> None:
     """Add the options that :func:`load_scorer` reads."""
     add = parser.add_argument
-    add("--data", default="", help="folder with the dictionaries; default: as in training")
-    add("--bpe-codes", metavar="FILE", help="subword-nmt codes of the training data")
-    add("--target-bpe-codes", metavar="FILE", help="codes of the target side; default: --bpe-codes")
-    add("--sentencepiece-model", metavar="FILE", help="SentencePiece model of the training data")
     add(
-        "--target-sentencepiece-model",
-        metavar="FILE",
-        help="model of the target side; default: --sentencepiece-model",
+        "--data",
+        metavar="DIR",
+        default="",
+        help="folder with the dictionaries; default: training's",
     )
-    add("--source-tokenizer", choices=["moses", "jieba"], help="tokenizer for raw source text")
-    add("--target-tokenizer", choices=["moses", "jieba"], help="tokenizer for raw target text")
-    add("--source-truecaser", metavar="FILE", help="Moses truecasing model of the source side")
-    add(
-        "--target-truecaser",
-        metavar="FILE",
-        help="truecasing model of the target side; default: keep case",
-    )
+    add("--bpe-codes", metavar="FILE", help="subword-nmt codes; default: training's")
+    add("--target-bpe-codes", metavar="FILE", help="of the target; default: --bpe-codes")
+    add("--sentencepiece-model", metavar="FILE", help="SentencePiece model; default: training's")
+    add("--target-sentencepiece-model", metavar="FILE", help="of the target; default: the same")
+    tokenizer = {"choices": ["moses", "jieba"], "metavar": "NAME"}
+    add("--source-tokenizer", **tokenizer, help="moses or jieba; default: training's")
+    add("--target-tokenizer", **tokenizer, help="of the target")
+    add("--source-truecaser", metavar="FILE", help="Moses truecasing model; default: training's")
+    add("--target-truecaser", metavar="FILE", help="of the target")
     add(
         "--as-prepared",
         action="store_true",
-        help="the text is already tokenized, truecased and split by BPE like the training text. "
-        "Without this option, the tokenizer, truecasing and BPE of the training data are used if "
-        "none of the options above is given, and its BPE if no codes are given",
+        help="texts have the form of the training text; default: they are given it",
     )
     add(
         "--max-tokens",
         type=int,
         default=4096,
-        help="maximum number of source tokens in a batch, with padding; default: 4096",
+        metavar="N",
+        help="source tokens of a batch, with padding; default: 4096",
     )
-    add("--batch-size", type=int, help="maximum number of documents in a batch")
+    add("--batch-size", type=int, metavar="N", help="documents of a batch; default: --max-tokens")
     add("--cpu", action="store_true", help="use the CPU even if there is a GPU")
     add("--fp16", action="store_true", help="half precision (GPU only)")
 

@@ -3,10 +3,9 @@
     fairseq-docmt contrastive --path checkpoint_best.pt --context 3 deixis_test.json
 
 The test sets of Voita et al. (2019), Müller et al. (2018, ContraPro), Lopes et al. (2020) and
-Bawden et al. (2018) are read as published.  Any other set can be used after it has been converted
-to the JSON lines described in fairseq_docmt/scoring/contrastive/items.py.  Ties count as wrong.
-The chance level is the exact expected accuracy of random guessing.  --protocol chooses how the
-score of a candidate is computed (higher is better):
+Bawden et al. (2018) are read as published, others in the JSON lines that
+fairseq_docmt/scoring/contrastive/items.py describes.  Ties count as wrong.  The chance level is the
+expected accuracy of random guessing.  --protocol chooses the score of a candidate:
 
   plain      log-probability of the current sentence, given its context in both languages
   voita      the same with label smoothing of 0.1, as in the code of Voita et al.
@@ -58,7 +57,7 @@ def add_arguments(parser) -> None:
     scores.add_argument(
         "--losses",
         metavar="FILE",
-        help="score by these losses instead of a model: one line per candidate, lower is better",
+        help="losses of the candidates, one a line, instead of a model",
     )
     scores.add_argument(
         "--convert", type=Path, metavar="FILE", help="only convert the items of all sets to .jsonl"
@@ -70,17 +69,15 @@ def add_arguments(parser) -> None:
         type=int,
         default=0,
         metavar="K",
-        help="at most K sentences after the scored one; the model sees them on both sides, "
-        "but their scores do not count; default: 0",
+        help="at most K sentences after the scored one, only read; default: 0",
     )
-    add("--documents", metavar="DIR", help="folder of the documents that hold ContraPro's context")
+    add("--documents", metavar="DIR", help="folder of the documents with ContraPro's context")
     add_model_arguments(parser)
     add("--items", type=Path, metavar="FILE", help="write scores and verdict of each item, .jsonl")
     add(
         "--baseline",
         metavar="FILE",
-        help="verdicts that --items wrote for another model: also show the difference, with its "
-        "interval and a sign test",
+        help="--items of another model: also show the difference",
     )
     _tables.add_arguments(parser)
 

@@ -152,8 +152,7 @@ def add_arguments(parser: argparse.ArgumentParser, model: str = DEFAULT_MODEL) -
     parser.add_argument(
         "--comet-python",
         metavar="FILE",
-        help="Python of an environment with unbabel-comet, which cannot be installed together "
-        "with fairseq; default: this Python",
+        help="Python of another environment, with unbabel-comet; default: this one",
     )
 
 

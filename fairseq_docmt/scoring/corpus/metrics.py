@@ -60,27 +60,26 @@ def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
         type=_names_among(significance.TESTS),
         default=(),
         metavar="NAME,NAME",
-        help="any of bootstrap, randomisation (paired tests of sacreBLEU), sign (Collins et al., "
-        "2005); each compares with the first system",
+        help="bootstrap, randomisation, sign: each system against the first",
     )
     parser.add_argument(
         "--samples",
         type=int,
-        help="resamples or trials; default: 1,000 for bootstrap, 10,000 for randomisation",
+        metavar="N",
+        help="resamples; default: 1,000 for bootstrap, 10,000 for randomisation",
     )
     parser.add_argument(
         "--tokenize",
         type=lambda name: name.replace("spm-flores", "flores"),
         choices=BLEU.TOKENIZERS,
         metavar="NAME",
-        help="tokenizer of sacreBLEU for BLEU; default: 13a, or that of the target language",
+        help="sacreBLEU's tokenizer for BLEU; default: by the language, or 13a",
     )
     parser.add_argument(
         "--target-lang",
         type=_language,
         metavar="LANG",
-        help="target language, which chooses the tokenizer of BLEU for Chinese, Japanese, Korean "
-        "and others; default: by WMT XML or the ending of a file (.zh)",
+        help="target language; default: by the files (WMT XML, NAME.zh)",
     )
     parser.add_argument(
         "--lowercase", action="store_true", help="compute BLEU and chrF case-insensitively"
@@ -90,15 +89,14 @@ def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="METRIC=FILE",
-        help="scores of segments by another program, also METRIC:SYSTEM=FILE: numbers in the order "
-        "of the segments, system and number separated by a tab, or records with doc_id, segment, "
-        "system and score (FILE#FIELD names the score); may be repeated",
+        help="segment scores of another program (or METRIC:SYSTEM=FILE): a number a line, or "
+        "records with doc_id, segment, system, score; may be repeated",
     )
     parser.add_argument(
         "--lower-is-better",
         default="",
         metavar="METRIC,METRIC",
-        help="metrics of --scores for which a lower score is better, such as MetricX",
+        help="metrics of --scores that improve as they fall, such as MetricX",
     )
     comet_metric.add_arguments(parser)
 
@@ -201,13 +199,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--by-position",
         type=int,
         metavar="N",
-        help="also report BLEU by sentence position in the document, in ranges of N",
+        help="also BLEU by sentence position in the document, in ranges of N",
     )
     parser.add_argument(
         "--by",
         metavar="FIELD",
-        help="also report scores by this field of the records of the reference or source, or "
-        "attribute of their documents in XML, such as domain",
+        help="also scores by a field of records or attribute in XML (domain)",
     )
     _tables.add_arguments(parser)
 

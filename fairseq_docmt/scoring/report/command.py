@@ -120,26 +120,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--range",
         type=int,
-        help=f"size of position ranges in the plot; default: 10, or more for at most {MOST_RANGES} "
-        "ranges",
+        metavar="N",
+        help=f"sentences of a position range; default: 10, or more for {MOST_RANGES} ranges",
     )
     parser.add_argument(
-        "--documents", type=int, default=0, help="show the text of the first N; default: all"
+        "--documents",
+        type=int,
+        default=0,
+        metavar="N",
+        help="show the text of the first N; default: all",
     )
     parser.add_argument(
         "--tags",
         action="append",
         default=[],
         metavar="FILE",
-        help="phenomena of sentences, as `pronouns`, `muda` and `dropped-pronouns` write "
-        "them with --tags; may be repeated",
+        help="phenomena, which `pronouns`, `muda`, `dropped-pronouns` write; may be repeated",
     )
     parser.add_argument(
         "--contrastive",
         action="append",
         default=[],
         metavar="NAME=FILE",
-        help="JSON file of the command contrastive; may be repeated for other systems",
+        help="JSON of `contrastive`; may be repeated for other systems",
     )
 
 

@@ -69,8 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "candidates",
         nargs="+",
         metavar="FILE",
-        help="one output of fairseq-generate --nbest, or JSON with a list of translations for each "
-        "segment, or two or more translations as NAME=FILE",
+        help="output of fairseq-generate --nbest, JSON with a list of translations for each "
+        "segment, or two or more NAME=FILE",
     )
     add_format_argument(parser)
     parser.add_argument("--source", metavar="FILE", help="source: says where documents end")

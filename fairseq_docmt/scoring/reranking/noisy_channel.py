@@ -75,8 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--text-form",
         nargs=2,
         metavar=("DIR", "LANGUAGE"),
-        help="source and candidates are raw text: preprocess the candidates like the text of this "
-        "language in a folder of prepare.py; default: both are preprocessed already",
+        help="texts are raw: give candidates the form of this language in prepare.py's folder",
     )
 
 

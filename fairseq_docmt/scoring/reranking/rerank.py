@@ -18,11 +18,9 @@ A score is one of the following; higher is better:
   oracle          chrF with --reference, an upper bound
   FILE            one number for each candidate, sentence after sentence
 
-`--list FILE` writes all candidates in the order in which a file of scores must have them, so that
-any other tool can score them.  The candidate with the highest weighted sum is chosen, or the first
-of several with the same sum.  With a language model, documents are searched with a beam of --beam
-hypotheses (Yu et al., 2020).  If scores have several weights, the combination with the best BLEU is
-chosen, which needs --reference.
+`--list FILE` writes all candidates in the order of a file of scores.  The first candidate with the
+highest weighted sum is chosen.  With a language model, documents are searched with a beam (Yu et
+al., 2020).  Of several weights, those with the best BLEU are chosen, which needs --reference.
 """
 
 import argparse
@@ -269,7 +267,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--score",
         action="append",
         type=parse_feature,
-        metavar="NAME[:WEIGHT[,WEIGHT...]]",
+        metavar="NAME[:WEIGHT,...]",
         help="a score of the list above; may be repeated; default: model",
     )
     parser.add_argument(
@@ -279,7 +277,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--beam",
         type=int,
-        help=f"hypotheses kept by --score language-model; default: {DEFAULT_BEAM}",
+        metavar="N",
+        help=f"hypotheses of the search with a language model; default: {DEFAULT_BEAM}",
     )
     noisy_channel.add_arguments(parser)
     comet_metric.add_arguments(parser, DEFAULT_MODEL)

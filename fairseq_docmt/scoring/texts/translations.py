@@ -123,15 +123,13 @@ def add_arguments(parser: argparse.ArgumentParser, source_required: bool = False
         "systems",
         nargs="+",
         metavar="NAME=FILE",
-        help="translation: output of fairseq-generate, text with blank lines between documents, "
-        "JSON lines, table or WMT XML; FILE#TEXT chooses one of several texts in a file",
+        help="translation in a format of `convert`; FILE#TEXT for one of several",
     )
     parser.add_argument(
         "--reference",
         action="append",
         metavar="FILE",
-        help="reference; may be repeated; default: T- lines of fairseq-generate, which need "
-        "--source or --docids",
+        help="may be repeated; default: T- lines, with --source or --docids",
     )
     parser.add_argument("--source", metavar="FILE", required=source_required, help="source text")
     add_layout_arguments(parser)
@@ -144,13 +142,12 @@ def add_layout_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--docids",
         metavar="FILE",
-        help="document of each line, for texts without blank lines; the last column counts",
+        help="document of each line (last column), if no blank lines part them",
     )
     parser.add_argument(
         "--align",
         metavar="LANGUAGE",
-        help="code of the target language, e.g. de: align the documents whose segments do not "
-        "match with those of the reference (needs mweralign)",
+        help="target language (de), to align what does not match the reference",
     )
     parser.add_argument(
         "--align-all",
@@ -164,8 +161,7 @@ def add_system_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--missing",
         choices=MISSING,
-        help="skip: leave out what a system lacks, for all systems; empty: take it for empty "
-        "translations; default: refuse it",
+        help="skip what a system lacks, or take it for empty; default: refuse it",
     )
     add_strip_wrappers(parser)
 
@@ -175,8 +171,7 @@ def add_strip_wrappers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strip-wrappers",
         action="store_true",
-        help="remove <think> parts, fences, announcements (Here is the translation:) and offers of "
-        "help, which language models write around a translation",
+        help="remove what language models write around translations",
     )
 
 

@@ -3,26 +3,17 @@ r"""Measure how well the English translation restores the pronouns that a Chines
     fairseq-docmt dropped-pronouns --source zpdev.zp.zh --reference zpdev.en \
         sentence=sentence.out memory=memory.out
 
-Dropped pronouns must be marked in the source, as in ``<你>_S要不要去看电影``.  In each sentence and
-for each person, the English forms (for example I, me, my, mine, myself) in the translation are
-counted, and the overt pronouns of that person in the source are subtracted.  The difference is the
-number of pronouns that the translation adds.  Added pronouns count as restored, up to the number of
-marked ones.
+Dropped pronouns must be marked in the source, as in ``<你>_S要不要去看电影``; marks without a
+suffix such as ``_S`` are left out and reported.  In each sentence and for each person, the
+translation adds as many pronouns as it has English forms (for example I, me, my, mine, myself) more
+than the source has overt pronouns.  Added pronouns count as restored, up to the number of marked
+ones.
 
-Recall is the proportion of the marked pronouns that are restored.  Precision is the proportion of
-the added pronouns, in all sentences, that restore a marked one; without it, a system could gain by
-adding pronouns everywhere.  English also needs pronouns where nothing is marked, so even a perfect
-translation has a precision below 1.  For comparison, the reference is therefore scored too.  Recall
-is also reported over only those marked pronouns that the reference restores.  The F1 of each system
-is compared with that of the first system by bootstrap over sentences, because corpora with marks
-have few documents, of very different lengths.
-
-Only pronouns whose mark has a suffix (``_S``, ``_O`` ...) count.  Marks of other words, and
-pronouns in brackets without a suffix, are left out and reported.
-
-``--from-reference`` needs no marks: a pronoun counts as dropped if the reference has it and the
-source lacks it.  This includes some that no Chinese sentence would have, such as "it" in "it is
-late".
+Recall is the proportion of the marked pronouns that are restored, also over only those that the
+reference restores.  Precision is the proportion of the added pronouns that restore a marked one.
+English needs pronouns where nothing is marked, too, so the reference is scored for comparison.  The
+F1 of each system is compared with that of the first system by bootstrap over sentences, because
+corpora with marks have few documents.  With --from-reference, "it" in "it is late" counts, too.
 """
 
 import argparse
@@ -289,8 +280,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from-reference",
         action="store_true",
-        help="count a pronoun as dropped if the reference has it and the source does not, "
-        "instead of marks in the source",
+        help="instead of marks: pronouns that the reference has and the source lacks",
     )
     tags.add_argument(parser)
     _tables.add_arguments(parser)
