@@ -55,3 +55,9 @@ def end_quietly_without_reader() -> None:
 
 read_and_write_utf8()
 end_quietly_without_reader()
+
+
+if __name__ == "__main__":
+    raise SystemExit(
+        "error: standard_streams.py is no command; data_prep/README.md lists the commands"
+    )

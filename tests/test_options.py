@@ -83,6 +83,12 @@ def test_mistakes(shown, arguments, message):
         shown(*arguments)
 
 
+def test_the_list_is_written_to_a_file(shown, tmp_path):
+    want = shown("--search", "regularized-head")
+    assert shown("--search", "regularized-head", "--out", tmp_path / "new" / "list") == ""
+    assert (tmp_path / "new" / "list").read_text(encoding="utf-8") == want
+
+
 def test_every_option_has_a_meaning():
     """Fields that follow an option of fairseq have none, and no flag."""
     sections = options.all_sections()

@@ -24,8 +24,9 @@ def run(module, code, text=b"", reader="cat", **environment):
 
 
 def test_both_modules_are_equal():
+    """Their docstrings differ, and the copy ends by saying that it is no command."""
     ours, copy = (path.read_text(encoding="utf-8").split('"""', 2)[2] for path in MODULES)
-    assert ours == copy
+    assert ours == copy.split('\n\nif __name__ == "__main__":')[0]
 
 
 @pytest.mark.parametrize("text", ["ü 我\n".encode(), b"\xff\n"])

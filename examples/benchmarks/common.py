@@ -1,5 +1,6 @@
 """Shared parts of the benchmarks: model sizes, tasks without data, memory, the machine."""
 
+import argparse
 import logging
 import os
 import platform
@@ -8,13 +9,15 @@ import sys
 from pathlib import Path
 from typing import List
 
+import fairseq_docmt  # noqa: F401  (registers tasks; before fairseq, which logs)
+
+# isort: split
 import torch
 from fairseq import options, tasks
 from fairseq.data import Dictionary
 from fairseq.dataclass.configs import FairseqConfig
 from omegaconf import OmegaConf
 
-import fairseq_docmt  # noqa: F401  (registers tasks and architectures)
 from fairseq_docmt.data import add_document_symbols
 from fairseq_docmt.errors import UserError
 
@@ -25,6 +28,33 @@ SMALL = (
 ).split()
 #: Keeps glibc from returning memory to the system after every update.
 KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "1000000000000"}
+
+
+class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Formatter that keeps the lines of a description and adds the defaults of options."""
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        """Add the default, unless it is no value or the text mentions it."""
+        value = action.default
+        if value is None or value is False or "default" in action.help:
+            return action.help
+        if isinstance(value, list):
+            return f"{action.help} (default: {' '.join(map(str, value))})"
+        return super()._get_help_string(action)
+
+
+def new_parser(docstring: str) -> argparse.ArgumentParser:
+    """Return a parser whose help begins with the docstring of a program and shows defaults."""
+    return argparse.ArgumentParser(
+        description=docstring.replace("``", ""), formatter_class=HelpFormatter
+    )
+
+
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--threads``."""
+    parser.add_argument(
+        "--threads", type=int, default=os.cpu_count(), help="CPU threads; default: all there are"
+    )
 
 
 def add_keep_memory(parser) -> None:
@@ -132,3 +162,9 @@ def _processor() -> str:
         return next(line.split(":")[1].strip() for line in lines if "model name" in line)
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
+
+
+if __name__ == "__main__":
+    raise SystemExit(
+        "error: common.py is no command; examples/benchmarks/README.md lists the commands"
+    )

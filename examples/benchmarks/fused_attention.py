@@ -77,3 +77,9 @@ def use_fused_attention(model: nn.Module) -> None:
         for name, child in list(module.named_children()):
             if type(child) is MultiheadAttention:
                 setattr(module, name, FusedAttention(child))
+
+
+if __name__ == "__main__":
+    raise SystemExit(
+        "error: fused_attention.py is no command; examples/benchmarks/README.md lists the commands"
+    )

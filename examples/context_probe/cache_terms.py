@@ -60,11 +60,13 @@ def look_up(model, task, split: str, questions: Iterable[dict]) -> List[Found]:
 
 def main() -> None:
     """Print a table of the questions."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", help="binarised corpus")
     parser.add_argument("--path", required=True, help="checkpoint of cache_rnn")
     parser.add_argument("--probe", required=True, help="questions of the split")
-    parser.add_argument("--split", default="test")
+    parser.add_argument("--split", default="test", help="default: test")
     args = parser.parse_args()
     with quietly():
         found = look_up(*load(args.path, args.data), args.split, read_questions(args.probe))

@@ -90,3 +90,9 @@ def build_vocabulary(nouns: int, fillers: int, terms: int, seed: int) -> Vocabul
         fillers={stem: stem + "s" for stem in take(fillers)},
         terms={stem: (stem + "ak", stem + "oz") for stem in take(terms)},
     )
+
+
+if __name__ == "__main__":
+    raise SystemExit(
+        "error: language.py is no command; examples/context_probe/README.md lists the commands"
+    )

@@ -275,6 +275,10 @@ def _write(path: Path, lines: List[str]) -> None:
     os.replace(partial, path)
 
 
+class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Formatter that keeps the lines of the description and adds defaults."""
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:
         """Report an invalid option in one sentence, without usage text, and exit with status 1."""
@@ -287,17 +291,17 @@ def parse_args(arguments: Optional[List[str]] = None) -> argparse.Namespace:
     Raises:
         ValueError: an option has an invalid value; the message is one sentence.
     """
-    parser = _Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = _Parser(description=__doc__, formatter_class=_HelpFormatter)
     add = parser.add_argument
-    add("--out", required=True, help="folder to write to")
+    add("--out", required=True, default=argparse.SUPPRESS, help="folder to write to")
     add("--seed", type=int, default=1, help="random seed for vocabulary and documents")
-    add("--train-documents", type=int, default=2000)
-    add("--valid-documents", type=int, default=50)
-    add("--test-documents", type=int, default=200)
-    add("--sentences-per-document", type=int, default=12)
+    add("--train-documents", type=int, default=2000, help="documents of train")
+    add("--valid-documents", type=int, default=50, help="documents of valid")
+    add("--test-documents", type=int, default=200, help="documents of test")
+    add("--sentences-per-document", type=int, default=12, help="sentences of a document")
     add("--nouns", type=int, default=12, help="number of nouns, a multiple of 3")
     add("--fillers", type=int, default=20, help="number of filler words")
-    add("--terms", type=int, default=4)
+    add("--terms", type=int, default=4, help="number of terms")
     add("--distances", default="1,2,3", help="distances of answers, in sentences")
     add("--phenomena", default=",".join(PHENOMENA), help=f"others: {', '.join(ONE_SIDED)}")
     args = parser.parse_args(arguments)

@@ -1,6 +1,7 @@
 """Print accuracy on the context probe, by phenomenon and distance, beside the ceiling.
 
     python score.py --probe data/test.probe.jsonl sentence=sentence.out window=window.out
+    python score.py --probe data/test.probe.jsonl --format json --out FILE window=window.out
 
 Systems are outputs of fairseq-generate.  An answer is correct if it is, and no alternative is,
 among the words of the hypothesis.  The last rows compare whole sentences with the references:
@@ -10,13 +11,11 @@ share of equal sentences, and length ratio.
 import argparse
 import io
 import json
-import os
 import re
 import sys
-from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from tabulate import tabulate
+from fairseq_docmt.scoring._tables import Table, add_arguments, show
 
 Key = Tuple[str, int]
 FIELDS = {"line", "phenomenon", "distance", "answer", "alternatives", "ceiling"}
@@ -157,22 +156,24 @@ class System(NamedTuple):
     quality: Quality
 
 
-def table(systems: Dict[str, System], style: str) -> str:
+def table(systems: Dict[str, System]) -> Table:
     """Format one column per system, one row per phenomenon and distance, and two for sentences."""
     first = next(iter(systems.values()))
-    rows = [
-        [name, distance, first.accuracies[name, distance].total]
-        + [first.accuracies[name, distance].ceiling]
-        + [system.accuracies[name, distance].rate for system in systems.values()]
-        for name, distance in sorted(first.accuracies)
-    ]
-    sentences = first.quality.sentences
+    rows = []
+    for (name, distance), found in sorted(first.accuracies.items()):
+        rates = [system.accuracies[name, distance].rate for system in systems.values()]
+        rows.append([name, str(distance), str(found.total), *_formatted(found.ceiling, *rates)])
+    sentences = str(first.quality.sentences)
     equal = [system.quality.rate for system in systems.values()]
     ratios = [system.quality.length_ratio for system in systems.values()]
-    rows.append(["equal to the reference", None, sentences, None, *equal])
-    rows.append(["length / reference", None, sentences, None, *ratios])
+    rows.append(["equal to the reference", "", sentences, "", *_formatted(*equal)])
+    rows.append(["length / reference", "", sentences, "", *_formatted(*ratios)])
     headers = ["phenomenon", "distance", "questions", "ceiling without context", *systems]
-    return tabulate(rows, headers, tablefmt=style, floatfmt=".2f")
+    return Table("Accuracy", headers, rows)
+
+
+def _formatted(*values: float) -> List[str]:
+    return [f"{value:.2f}" for value in values]
 
 
 def main(arguments: Optional[List[str]] = None) -> None:
@@ -182,8 +183,7 @@ def main(arguments: Optional[List[str]] = None) -> None:
     )
     parser.add_argument("--probe", required=True, help="questions, e.g. test.probe.jsonl")
     parser.add_argument("systems", nargs="+", metavar="NAME=OUTPUT", help="fairseq-generate output")
-    parser.add_argument("--json", help="also write the results to this file")
-    parser.add_argument("--markdown", action="store_true", help="print a Markdown table")
+    add_arguments(parser)
     args = parser.parse_args(arguments)
     try:
         questions = read_questions(args.probe)
@@ -196,14 +196,9 @@ def main(arguments: Optional[List[str]] = None) -> None:
                 raise ValueError(f"two systems are named {name}")
             systems[name] = _figures_of_file(questions, path)
         _check_sentences(systems)
+        show(args, [table(systems)], [], _figures(systems))
     except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
-    print(table(systems, "github" if args.markdown else "simple"))
-    if args.json:
-        try:
-            _write_json(Path(args.json), systems)
-        except OSError as error:
-            sys.exit(f"error: {error}")
 
 
 def _figures_of_file(questions: List[dict], path: str) -> System:
@@ -227,8 +222,8 @@ def _check_sentences(systems: Dict[str, System]) -> None:
             )
 
 
-def _write_json(path: Path, systems: Dict[str, System]) -> None:
-    figures = {
+def _figures(systems: Dict[str, System]) -> Dict[str, dict]:
+    return {
         name: {
             "questions": [
                 {"phenomenon": phenomenon, "distance": distance, **result._asdict()}
@@ -238,9 +233,6 @@ def _write_json(path: Path, systems: Dict[str, System]) -> None:
         }
         for name, system in systems.items()
     }
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    os.replace(partial, path)
 
 
 if __name__ == "__main__":

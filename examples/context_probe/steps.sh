@@ -72,6 +72,7 @@ score() {
   for system in "$@"; do
     systems+=("${system%%=*}=$work/out_${system#*=}/generate-test.txt")
   done
-  python "$here/score.py" --probe "$work/data/test.probe.jsonl" --json "$work/scores.json" \
-    "${systems[@]}"
+  local program=(python "$here/score.py" --probe "$work/data/test.probe.jsonl")
+  "${program[@]}" --format json --out "$work/scores.json" "${systems[@]}"
+  "${program[@]}" "${systems[@]}"
 }

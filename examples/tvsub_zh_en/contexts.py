@@ -11,7 +11,7 @@ that empty translations are told from ends of documents; it needs the source of 
 that was translated.
 """
 
-import sys
+import argparse
 from pathlib import Path
 from typing import List
 
@@ -59,8 +59,26 @@ def take(output: str, source: str, text: str) -> List[str]:
     return [next(remaining) if line else "" for line in lines]
 
 
+def parse_args() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    of_make, of_take = (commands.add_parser(name) for name in ("make", "take"))
+    of_make.add_argument("sentences", metavar="SENTENCES", type=int)
+    of_make.add_argument("source", metavar="TEXT.zh")
+    of_make.add_argument("target", metavar="TEXT.en")
+    of_make.add_argument("out", metavar="OUT", type=Path)
+    of_take.add_argument("output", metavar="OUTPUT_OF_FAIRSEQ_GENERATE")
+    of_take.add_argument("source", metavar="OUT/own.zh")
+    of_take.add_argument("text", metavar="TEXT.en")
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "make":
-        make(int(sys.argv[2]), sys.argv[3], sys.argv[4], Path(sys.argv[5]))
+    args = parse_args()
+    if args.command == "make":
+        make(args.sentences, args.source, args.target, args.out)
     else:
-        print("\n".join(take(*sys.argv[2:])))
+        print("\n".join(take(args.output, args.source, args.text)))

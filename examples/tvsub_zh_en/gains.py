@@ -90,3 +90,9 @@ def summary(usage: dict, source: Path, reference: Path, pronouns: bool) -> Dict[
         texts = read_translations({"reference": str(reference)}, [str(reference)], str(source))
         found["dropped_pronouns"] = of_pronouns(sentences, texts.source, texts.index.document)
     return found
+
+
+if __name__ == "__main__":
+    raise SystemExit(
+        "error: gains.py is no command; examples/tvsub_zh_en/README.md lists the commands"
+    )

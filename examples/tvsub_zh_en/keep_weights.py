@@ -5,7 +5,7 @@
 The state of the optimizer and of the iterator over the training set go.  The file is replaced.
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 import torch
@@ -32,4 +32,8 @@ def keep_weights(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    keep_weights(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", type=Path)
+    keep_weights(parser.parse_args().checkpoint)

@@ -8,6 +8,7 @@ The environment variable COMMIT names the commit where the project is not a git 
 the number of seconds after which the command is stopped.
 """
 
+import argparse
 import json
 import os
 import platform
@@ -146,5 +147,17 @@ def run_once(record: Path, command: list) -> int:
     return part["exit"]
 
 
+def parse_args() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("record", metavar="RECORD.json", type=Path)
+    parser.add_argument("command", metavar="COMMAND")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the command")
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
+    args = parse_args()
+    sys.exit(main(args.record, [args.command, *args.arguments]))

@@ -10,8 +10,8 @@ WORK/passages.json, with the previous sentences of each, the reference, and the 
 base, control and SYSTEMs.
 """
 
+import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Dict, List
 
@@ -88,5 +88,18 @@ def main(work: Path, systems: List[str]) -> None:
     (work / "passages.json").write_text(text + "\n", encoding="utf-8")
 
 
+def parse_args() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("work", metavar="WORK", type=Path, help="folder of run.sh")
+    parser.add_argument(
+        "systems", nargs="+", metavar="SYSTEM", help="system of systems.txt that reads context"
+    )
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    args = parse_args()
+    main(args.work, args.systems)

@@ -6,10 +6,10 @@
 ``best`` prints the name of the system with the highest BLEU.
 """
 
+import argparse
 import csv
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Dict, List
 
@@ -206,10 +206,24 @@ def best(scores: Path) -> str:
     return max(values, key=values.get)
 
 
+def parse_args() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    of_collect = commands.add_parser("collect")
+    of_collect.add_argument("work", metavar="WORK", type=Path)
+    of_collect.add_argument("recipe", metavar="RECIPE", type=Path)
+    of_collect.add_argument("sets", metavar="TEST_SET", nargs="+")
+    commands.add_parser("best").add_argument("scores", metavar="SCORES.json", type=Path)
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "best":
-        print(best(Path(sys.argv[2])))
+    args = parse_args()
+    if args.command == "best":
+        print(best(args.scores))
     else:
-        work = Path(sys.argv[2])
-        text = json.dumps(collect(work, Path(sys.argv[3]), sys.argv[4:]), indent=1)
-        print(without_places(text, work))
+        text = json.dumps(collect(args.work, args.recipe, args.sets), indent=1)
+        print(without_places(text, args.work))

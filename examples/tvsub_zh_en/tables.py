@@ -8,9 +8,9 @@ if it is there, has systems that were also trained from another base, in the for
 results.json.
 """
 
+import argparse
 import json
 import re
-import sys
 from itertools import product
 from pathlib import Path
 from typing import Dict, List, Optional
@@ -19,6 +19,7 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from tabulate import tabulate
 
+from fairseq_docmt.checkpoint_file import RENAMED_OPTIONS, RENAMED_TASKS
 from fairseq_docmt.scoring.corpus.corpus_metrics import Comparison
 from fairseq_docmt.scoring.corpus.metrics import finds_difference
 
@@ -290,13 +291,24 @@ def budget(read: Dict[str, float]) -> List[str]:
 def trial_row(name: str, trial: dict) -> List[str]:
     """Return how far the training of a setting came, its gains through context, and its options."""
     last = trial["curve"][-1]
-    options = re.sub(r" --(max|total-num)-update \d+", "", trial["options"])
+    options = re.sub(r" --(max|total-num)-update \d+", "", of_today(trial["options"]))
     planned = re.search(r"--max-update (\d+)", trial["options"])
     updates = f"{last['updates']} of {planned[1]}" if planned else str(last["updates"])
     gains = ["", ""]
     if "usage" in trial["scores"]:
         gains = [gain(over(trial["scores"])["sentence"]) for over in (over_none, over_another)]
     return [name, trial["start"], updates, number(last["loss"], 3), *gains, f"`{options}`"]
+
+
+def of_today(options: str) -> str:
+    """Return options of a training under their names of today."""
+    arch = options.partition(" --arch ")[2].split(" ")[0]
+    for (task, model), name in RENAMED_TASKS.items():
+        options = options.replace(f"--task {task} ", f"--task {name if model == arch else task} ")
+    for name, now in RENAMED_OPTIONS.get(arch, {}).items():
+        before, after = (f"--{option.replace('_', '-')}" for option in (name, now))
+        options = re.sub(rf"{before}(?!\S)", after, options)
+    return options
 
 
 TRIALS = [
@@ -478,5 +490,21 @@ def main(path: Path) -> None:
         plot(results, folder / "losses.svg")
 
 
+def parse_args() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "path",
+        type=Path,
+        nargs="?",
+        default=HERE,
+        metavar="FOLDER | RESULTS.json",
+        help="folder of a recipe, or a file of results; default: the folder of this script",
+    )
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else HERE)
+    main(parse_args().path)

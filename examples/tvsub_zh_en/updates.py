@@ -1,13 +1,13 @@
 """Print the number of updates in which fairseq-train reads a number of target tokens.
 
-Usage: ``python updates.py TOKENS DATA [options of fairseq-train]``
+    python updates.py TOKENS DATA [options of fairseq-train]
+
+Tokens of a window that occur in other windows too count each time.
 """
 
+import argparse
 import contextlib
 import sys
-
-from fairseq import options, tasks
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 
 def updates(tokens: int, arguments: list) -> int:
@@ -17,6 +17,10 @@ def updates(tokens: int, arguments: list) -> int:
         tokens: target tokens, including those of a window that occur in other windows too.
         arguments: data folder and options of ``fairseq-train``.
     """
+    # After the command line is parsed, because this takes seconds and logs messages.
+    from fairseq import options, tasks
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+
     args = options.parse_args_and_arch(options.get_training_parser(), arguments)
     cfg = convert_namespace_to_omegaconf(args)
     task = tasks.setup_task(cfg.task)
@@ -35,7 +39,19 @@ def updates(tokens: int, arguments: list) -> int:
     return max(1, round(tokens / int(data.tgt_sizes.sum()) * an_epoch))
 
 
+def parse_args() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tokens", metavar="TOKENS", type=int)
+    parser.add_argument("data", metavar="DATA")
+    parser.add_argument("options", nargs=argparse.REMAINDER, help="options of fairseq-train")
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
+    args = parse_args()
     with contextlib.redirect_stdout(sys.stderr):
-        number = updates(int(sys.argv[1]), sys.argv[2:])
+        number = updates(args.tokens, [args.data, *args.options])
     print(number)

@@ -6,8 +6,8 @@ SAVE has the results of consistency.sh for each epoch, consistency.EPOCH.json.  
 same weight, as in the code of Wu et al. (2022); the first of several best epochs is chosen.
 """
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 
@@ -24,4 +24,8 @@ def best_epoch(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    print(best_epoch(Path(sys.argv[1])))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("save", metavar="SAVE", type=Path)
+    print(best_epoch(parser.parse_args().save))

@@ -65,10 +65,10 @@ def test_whole_sentences_are_compared():
 
 def test_a_column_for_each_system(run, capsys, tmp_path):
     (tmp_path / "other").write_text("T-4\ta c\nH-4\t-1\tb\n")
-    run(rows({}), "T-4\ta\nH-4\t-1\ta\n", f"yours={tmp_path / 'other'}", "--markdown")
+    run(rows({}), "T-4\ta\nH-4\t-1\ta\n", f"yours={tmp_path / 'other'}", "--format", "markdown")
     shown = [
         [cell.strip() for cell in line.strip("|").split("|")]
-        for line in capsys.readouterr().out.splitlines()
+        for line in capsys.readouterr().out.splitlines()[2:]  # title
     ]
     assert shown[0][-2:] == ["mine", "yours"]
     assert shown[2] == ["ellipsis", "2", "1", "0.25", "1.00", "0.00"]
@@ -114,7 +114,7 @@ def test_systems_have_the_same_sentences(run, tmp_path):
 
 def test_figures_are_written(run, tmp_path):
     output = "T-4\ta\nH-4\t-1\ta\nT-5\ta\nH-5\t-1\tb\n"
-    run(rows({}, {"line": 5}), output, "--json", str(tmp_path / "figures"))
+    run(rows({}, {"line": 5}), output, "--format", "json", "--out", str(tmp_path / "figures"))
     figures = {"phenomenon": "ellipsis", "distance": 2, "right": 1, "total": 2, "ceiling": 0.25}
     sentences = {"equal": 1, "sentences": 2, "length_ratio": 1.0}
     written = json.loads((tmp_path / "figures").read_text())
@@ -127,5 +127,5 @@ def test_a_name_is_used_once(run, tmp_path):
 
 
 def test_figures_that_cannot_be_written_get_one_sentence(run, tmp_path):
-    with pytest.raises(SystemExit, match="absent"):
-        run(rows({}), "T-4\ta\nH-4\t-1\ta\n", "--json", str(tmp_path / "absent" / "figures.json"))
+    with pytest.raises(SystemExit, match="probe/figures.json cannot be written"):
+        run(rows({}), "T-4\ta\nH-4\t-1\ta\n", "--out", str(tmp_path / "probe" / "figures.json"))

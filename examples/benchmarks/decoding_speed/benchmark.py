@@ -16,7 +16,6 @@ GPU both CPU and GPU are measured.  Writes ``results.json``, ``results.md`` and 
 import argparse
 import json
 import logging
-import os
 import statistics
 import subprocess
 import sys
@@ -24,6 +23,9 @@ import time
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple
 
+import fairseq_docmt  # noqa: F401  (registers rfa_transformer; before fairseq, which logs)
+
+# isort: split
 import matplotlib
 import torch
 from fairseq import options
@@ -31,7 +33,6 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from tabulate import tabulate
 
-import fairseq_docmt  # noqa: F401  (registers rfa_transformer)
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.sentence_search import FewWordsBeamSearch
 from fairseq_docmt.modules.cpu import pack_weights
@@ -44,10 +45,12 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 from common import (  # noqa: E402
     SMALL,
     add_keep_memory,
+    add_threads,
     describe_machine,
     invented_dictionary,
     keep_memory,
     median_and_range,
+    new_parser,
     peak_memory,
     start_measuring_memory,
     wait_for,
@@ -291,10 +294,17 @@ def measure(args, device: torch.device) -> Iterator[dict]:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = new_parser(__doc__)
     parser.add_argument("--out", type=Path, help="folder for the results")
     parser.add_argument("--paper", action="store_true", help="sizes of the paper")
-    parser.add_argument("--windows", type=int, nargs="+", default=list(WINDOWS), metavar="L")
+    parser.add_argument(
+        "--windows",
+        type=int,
+        nargs="+",
+        default=list(WINDOWS),
+        metavar="L",
+        help="sentences of a window",
+    )
     parser.add_argument(
         "--largest",
         type=int,
@@ -303,10 +313,15 @@ def main() -> None:
         metavar="L",
         help="window sizes at which the largest batches are compared too",
     )
-    parser.add_argument("--repeats", type=int, help="runs of each system")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--repeats", type=int, help="runs of each system; default: 3")
+    add_threads(parser)
     parser.add_argument("--device", choices=["cpu", "cuda"], help="default: all there are")
-    parser.add_argument("--dtype", choices=["float32", "bfloat16", "float16"], default="float32")
+    parser.add_argument(
+        "--dtype",
+        choices=["float32", "bfloat16", "float16"],
+        default="float32",
+        help="type of the weights",
+    )
     add_keep_memory(parser)
     parser.add_argument("--peak-memory", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args()

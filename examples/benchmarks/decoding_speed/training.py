@@ -8,9 +8,7 @@ One update (forward, backward, Adam) on source and target sequences of the given
 request it from the operating system again at every update.
 """
 
-import argparse
 import json
-import os
 import statistics
 import time
 from pathlib import Path
@@ -18,7 +16,15 @@ from typing import Dict, List
 
 import torch
 from benchmark import build
-from common import add_keep_memory, begin, describe_machine, median_and_range, wait_for
+from common import (
+    add_keep_memory,
+    add_threads,
+    begin,
+    describe_machine,
+    median_and_range,
+    new_parser,
+    wait_for,
+)
 from tabulate import tabulate
 
 from fairseq_docmt.modules.cpu import use_onednn
@@ -86,11 +92,18 @@ def table(rows: List[dict]) -> str:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = new_parser(__doc__)
     parser.add_argument("--out", type=Path, help="folder for the results")
-    parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS), metavar="N")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument(
+        "--lengths",
+        type=int,
+        nargs="+",
+        default=list(LENGTHS),
+        metavar="N",
+        help="tokens of a sequence",
+    )
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each system")
+    add_threads(parser)
     add_keep_memory(parser)
     args = parser.parse_args()
     begin(args)

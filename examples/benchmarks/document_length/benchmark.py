@@ -14,7 +14,6 @@ decoding.  Writes ``results.json``, ``results.md`` and ``results.png``.
 import argparse
 import json
 import logging
-import os
 import statistics
 import subprocess
 import sys
@@ -35,9 +34,11 @@ from matplotlib import pyplot  # noqa: E402
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 from common import (  # noqa: E402
     SMALL,
+    add_threads,
     describe_machine,
     document_task,
     median_and_range,
+    new_parser,
     peak_memory,
     prepare_for_inference,
     start_measuring_memory,
@@ -194,16 +195,25 @@ def plot(rows: List[dict], path: Path) -> None:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = new_parser(__doc__)
     parser.add_argument("--out", type=Path, help="folder for the results")
     parser.add_argument("--paper", action="store_true", help="transformer base")
-    parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS), metavar="N")
-    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS)
+    parser.add_argument(
+        "--lengths",
+        type=int,
+        nargs="+",
+        default=list(LENGTHS),
+        metavar="N",
+        help="tokens of the document",
+    )
+    parser.add_argument(
+        "--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS, help="default: all"
+    )
     parser.add_argument(
         "--most", type=int, default=4000, help="longest whole document for the stock transformer"
     )
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--repeats", type=int, default=3, help="turns of each system")
+    add_threads(parser)
     parser.add_argument("--job", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args()
     logging.disable(logging.INFO)

@@ -7,16 +7,14 @@ same number of single sentences.  An update is forward, backward and Adam.  Syst
 the first turn is a warm-up.
 """
 
-import argparse
 import logging
-import os
 import statistics
 import time
 from pathlib import Path
 
 import torch
 from benchmark import BASE, SCALES, SYSTEMS
-from common import describe_machine, invented_dictionary, median_and_range
+from common import add_threads, describe_machine, invented_dictionary, median_and_range, new_parser
 from fairseq import options
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from tabulate import tabulate
@@ -54,12 +52,12 @@ class Trainer:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = new_parser(__doc__)
     parser.add_argument("--chunk", type=int, default=8, metavar="K", help="sentences per document")
     parser.add_argument("--lanes", type=int, default=8, metavar="B", help="documents")
     parser.add_argument("--length", type=int, default=25, help="tokens of a sentence")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--repeats", type=int, default=5, help="turns of each system")
+    add_threads(parser)
     parser.add_argument("--out", type=Path, help="file for the table")
     args = parser.parse_args()
     logging.disable(logging.INFO)

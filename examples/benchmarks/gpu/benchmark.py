@@ -25,17 +25,19 @@ import warnings
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
+import fairseq_docmt  # noqa: F401  (registers tasks; before fairseq, which logs)
+
+# isort: split
 import torch
 import torch.nn.functional as F
 from fairseq import utils
 from tabulate import tabulate
 
-import fairseq_docmt  # noqa: F401  (registers tasks and architectures)
-
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 from common import (  # noqa: E402
     describe_machine,
     document_task,
+    new_parser,
     peak_memory,
     start_measuring_memory,
     wait_for,
@@ -454,17 +456,18 @@ def _ratio(row: dict, what: str) -> str:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = new_parser(__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=list(SYSTEMS))
-    parser.add_argument("--sizes", nargs="+", default=["base", "small"], choices=["base", "small"])
-    parser.add_argument(
-        "--what", nargs="+", default=["update", "decoding"], choices=["update", "decoding"]
-    )
-    parser.add_argument(
-        "--precisions", nargs="+", default=["half", "single", AMP], choices=["half", "single", AMP]
-    )
+    parser.add_argument("--device", default="cuda", help="device of torch")
+    for name, choices, meaning in (
+        ("--systems", list(SYSTEMS), "what to measure"),
+        ("--sizes", ["base", "small"], "sizes of the models"),
+        ("--what", ["update", "decoding"], "what to do with them"),
+        ("--precisions", ["half", "single", AMP], "precisions of the numbers"),
+    ):
+        parser.add_argument(
+            name, nargs="+", default=choices, choices=choices, help=f"{meaning}; default: all"
+        )
     parser.add_argument("--documents", type=int, default=32, help="documents decoded in parallel")
     parser.add_argument("--sentences", type=int, default=3, help="sentences of a document")
     parser.add_argument("--length", type=int, default=16, help="tokens of a translation")

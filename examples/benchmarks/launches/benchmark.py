@@ -11,26 +11,27 @@ without the optimizer; a step is one call of the decoder for all beams after the
 has changed.  Writes ``results.md``.
 """
 
-import argparse
 import inspect
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Dict, List
 
+import fairseq_docmt  # noqa: F401  (registers architectures; before fairseq, which logs)
+
+# isort: split
 import torch
 from fairseq import options
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from tabulate import tabulate
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import fairseq_docmt  # noqa: F401  (registers architectures)
 from fairseq_docmt.data import add_document_symbols
 from fairseq_docmt.modules.window import window_layers
 from fairseq_docmt.ops.window_attention import fused_window_attention
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
-from common import SMALL, invented_dictionary  # noqa: E402
+from common import SMALL, invented_dictionary, new_parser  # noqa: E402
 
 WIDTH = ["64" if option in ("256", "512") else option for option in SMALL]
 RECURRENT = "--encoder-embed-dim 32 --decoder-embed-dim 32 --encoder-hidden-size 32".split()
@@ -189,9 +190,7 @@ def table() -> str:
 
 def main() -> None:
     """Run the program."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = new_parser(__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
     args = parser.parse_args()
     torch.set_num_threads(1)

@@ -15,7 +15,6 @@ import argparse
 import copy
 import json
 import logging
-import os
 import statistics
 import sys
 import time
@@ -30,7 +29,13 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
-from common import describe_machine, document_task, prepare_for_inference  # noqa: E402
+from common import (  # noqa: E402
+    add_threads,
+    describe_machine,
+    document_task,
+    new_parser,
+    prepare_for_inference,
+)
 
 SENTENCE = ["--task", "sliding_window_translation", "--window-size", "1", "--decoding", "window"]
 STREAM = ["--task", "sentence_stream_translation"]
@@ -209,17 +214,19 @@ def table(rows: List[dict]) -> str:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = new_parser(__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
     parser.add_argument("--paper", action="store_true", help="sizes of Tu et al. (2018)")
-    parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), metavar="NAME")
+    parser.add_argument(
+        "--systems", nargs="+", default=list(SYSTEMS), metavar="NAME", help="default: all"
+    )
     parser.add_argument("--documents", type=int, default=16, help="documents in parallel")
     parser.add_argument("--sentences", type=int, default=5, help="sentences of a document")
     parser.add_argument("--length", type=int, default=25, help="tokens of a sentence")
     parser.add_argument("--beam", type=int, default=10, help="beam size; 10 in Tu et al.")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--repeats", type=int, default=5, help="turns of each system")
+    add_threads(parser)
+    parser.add_argument("--device", default="cpu", help="device of torch")
     args = parser.parse_args()
     for name in args.systems:
         if name not in SYSTEMS:

@@ -31,6 +31,7 @@ from common import (  # noqa: E402
     describe_machine,
     document_task,
     median_and_range,
+    new_parser,
     prepare_for_inference,
 )
 
@@ -106,11 +107,18 @@ def compare(decoders: Dict[str, Decoder], sentences: int, repeats: int) -> List[
 
 def main() -> None:
     """Run the benchmark and print its table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = new_parser(__doc__)
     parser.add_argument("--paper", action="store_true", help="transformer base, 15,000 types")
-    parser.add_argument("--arch", default="window_attn_transformer")
-    parser.add_argument("--sentences", type=int, nargs="+", default=[15, 60], metavar="N")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--arch", default="window_attn_transformer", help="architecture")
+    parser.add_argument(
+        "--sentences",
+        type=int,
+        nargs="+",
+        default=[15, 60],
+        metavar="N",
+        help="sentences of the document",
+    )
+    parser.add_argument("--repeats", type=int, default=3, help="turns of each way")
     args = parser.parse_args()
     logging.disable(logging.INFO)
     torch.set_num_threads(1)

@@ -9,7 +9,6 @@ are CPU seconds of an update (forward, backward, Adam) on all threads, ratios ar
 turn.
 """
 
-import argparse
 import json
 import statistics
 import sys
@@ -17,17 +16,26 @@ import time
 from pathlib import Path
 from typing import Dict, List
 
+import fairseq_docmt  # noqa: F401  (registers tasks; before fairseq, which logs)
+
+# isort: split
 import torch
 from fairseq import options, tasks
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from tabulate import tabulate
 
-import fairseq_docmt  # noqa: F401  (registers tasks and architectures)
 from fairseq_docmt.errors import UserError
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
-from common import SMALL, add_keep_memory, begin, describe_machine, median_and_range  # noqa: E402
+from common import (  # noqa: E402
+    SMALL,
+    add_keep_memory,
+    begin,
+    describe_machine,
+    median_and_range,
+    new_parser,
+)
 
 #: system -> its sentence-level baseline, and its options
 SYSTEMS = {
@@ -162,18 +170,23 @@ def compare(args) -> List[list]:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = new_parser(__doc__)
     parser.add_argument("data", help="folder of binarised documents")
     parser.add_argument("--out", type=Path, help="folder for the results")
-    parser.add_argument("--system", choices=list(SYSTEMS), default="memory_transformer")
+    parser.add_argument(
+        "--system",
+        choices=list(SYSTEMS),
+        default="memory_transformer",
+        help="system to compare with its baseline",
+    )
     parser.add_argument("--lanes", type=int, default=8, help="documents read side by side")
     parser.add_argument("--chunk-sentences", type=int, default=20, help="of each in an update")
-    parser.add_argument("--updates", type=int, default=6)
+    parser.add_argument("--updates", type=int, default=6, help="timed updates of a turn")
     parser.add_argument(
         "--sorted-rows", type=int, default=32, help="sentences in a batch of the baseline"
     )
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=3, help="turns of each system")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads")
     parser.add_argument(
         "--small", action="store_true", help="width 256; default: sizes of the papers"
     )

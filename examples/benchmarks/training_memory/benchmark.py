@@ -15,7 +15,6 @@ import argparse
 import gc
 import json
 import logging
-import os
 import resource
 import statistics
 import subprocess
@@ -24,6 +23,9 @@ import time
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional
 
+import fairseq_docmt  # noqa: F401  (registers window_attn_transformer; before fairseq, which logs)
+
+# isort: split
 import matplotlib
 import torch
 import torch.nn.functional as F
@@ -31,7 +33,6 @@ from fairseq import options
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from tabulate import tabulate
 
-import fairseq_docmt  # noqa: F401  (registers window_attn_transformer)
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.modules.cpu import use_onednn
 
@@ -42,9 +43,11 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 from common import (  # noqa: E402
     SMALL,
     add_keep_memory,
+    add_threads,
     describe_machine,
     invented_dictionary,
     keep_memory,
+    new_parser,
     peak_memory,
     start_measuring_memory,
     wait_for,
@@ -228,18 +231,30 @@ def plot(rows: List[dict], path: Path) -> None:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = new_parser(__doc__)
     parser.add_argument("--out", type=Path, help="folder for the results")
     parser.add_argument("--paper", action="store_true", help="transformer base")
-    parser.add_argument("--lengths", type=int, nargs="+", default=list(LENGTHS), metavar="N")
     parser.add_argument(
-        "--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), metavar="NAME"
+        "--lengths",
+        type=int,
+        nargs="+",
+        default=list(LENGTHS),
+        metavar="N",
+        help="tokens of the document",
+    )
+    parser.add_argument(
+        "--systems",
+        nargs="+",
+        choices=SYSTEMS,
+        default=list(SYSTEMS),
+        metavar="NAME",
+        help="default: all",
     )
     parser.add_argument("--device", choices=["cpu", "cuda"], help="default: all there are")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=3, help="turns of each system")
     parser.add_argument("--warm-up", type=int, default=1, help="updates before the timed ones")
-    parser.add_argument("--updates", type=int, default=1, help="timed updates; default: 1")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--updates", type=int, default=1, help="timed updates")
+    add_threads(parser)
     parser.add_argument(
         "--memory", type=float, default=12.0, help="memory limit of a run on a CPU, in GB"
     )

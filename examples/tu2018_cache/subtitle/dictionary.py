@@ -6,6 +6,7 @@ Prints each source word with its most probable translation.  Pairs with more tha
 are left out.
 """
 
+import argparse
 import sys
 from typing import Dict, Iterator, List, NamedTuple, Sequence
 
@@ -111,4 +112,10 @@ def main(source: str, target: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("source", metavar="train.zh")
+    parser.add_argument("target", metavar="train.en")
+    args = parser.parse_args()
+    main(args.source, args.target)

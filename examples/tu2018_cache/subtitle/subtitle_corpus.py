@@ -9,6 +9,7 @@ test.marked.zh, the source with a mark for each dropped pronoun, for `dropped-pr
 With `any`, a corpus of another size is taken too (--corpus-size of prepare.sh).
 """
 
+import argparse
 import lzma
 import shutil
 import sys
@@ -16,9 +17,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Iterator
 
-from check_documents import CorpusError, check_files, check_lines, iterate_lines
-
 from fairseq_docmt.scoring.words.dropped_pronouns import CHINESE, PERSONS
+
+sys.path.append(str(Path(__file__).resolve().parents[3] / "data_prep"))
+from check_documents import (  # noqa: E402
+    CorpusError,
+    check_files,
+    check_lines,
+    iterate_lines,
+)
 
 #: sentence pairs of the splits in the paper (table 1)
 SENTENCES = {"train": 2_150_945, "dev": 1_086, "test": 1_154}
@@ -109,8 +116,20 @@ def main(corpus: Path, out: Path, any_size: bool) -> None:
     (out / MARKED).write_text(text, encoding="utf-8")
 
 
+def parse_args() -> argparse.Namespace:
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("corpus", metavar="CORPUS", type=Path)
+    parser.add_argument("out", metavar="OUT", type=Path)
+    parser.add_argument("size", nargs="?", choices=["paper", "any"], default="paper")
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
+    args = parse_args()
     try:
-        main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:] == ["any"])
+        main(args.corpus, args.out, args.size == "any")
     except CorpusError as error:
         sys.exit(f"error: {error}")
