@@ -76,7 +76,7 @@ def _number_of_layers(model) -> int:
 def attention_share(model, samples: Iterable[dict], symbols: Symbols) -> List[float]:
     """Compute the share of cross-attention that target tokens pay to the sentence they translate.
 
-    The share is averaged over all target tokens.
+    The share is averaged over all target tokens that have a loss.
 
     Args:
         model: encoder-decoder whose decoder returns the cross-attention of a chosen layer, as the
@@ -97,7 +97,9 @@ def attention_share(model, samples: Iterable[dict], symbols: Symbols) -> List[fl
         net_input = sample["net_input"]
         source, previous = net_input["src_tokens"], net_input["prev_output_tokens"]
         encoder_out = model.encoder(source, net_input["src_lengths"])
-        tokens += int(previous.ne(symbols.padding).sum())
+        # Sentences of context have no loss with --loss-on last.
+        counted = sample["target"].ne(symbols.padding)[previous.ne(symbols.padding)]
+        tokens += int(counted.sum())
         for layer in range(layers):
             _, extra = model.decoder(previous, encoder_out=encoder_out, alignment_layer=layer)
             attention = (extra.get("attn") or [None])[0]
@@ -105,7 +107,8 @@ def attention_share(model, samples: Iterable[dict], symbols: Symbols) -> List[fl
                 raise UserError(
                     f"{type(model).__name__} has no attention weights; give another model"
                 )
-            mass[layer] += float(shares(attention, source, previous, symbols).sum())
+            of_tokens = shares(attention, source, previous, symbols)
+            mass[layer] += float(of_tokens[counted].sum())
     if tokens == 0:
         raise UserError("the split has no target tokens; give one with documents")
     return [100 * m / tokens for m in mass]

@@ -34,15 +34,29 @@ def test_one_sentence_has_all(arguments):
     source = torch.tensor([[PAD, 5, 6, EOS], [5, 6, 7, EOS]])
     previous = torch.tensor([[EOS, 5, 6, 7], [EOS, 5, PAD, PAD]])
     net_input = {"src_tokens": source, "src_lengths": torch.tensor([3, 4])}
-    sample = {"net_input": {**net_input, "prev_output_tokens": previous}}
+    sample = {"net_input": {**net_input, "prev_output_tokens": previous}, "target": previous}
     assert analysis.attention_share(model, [sample], SYMBOLS) == pytest.approx([100.0], abs=1e-4)
+
+
+def test_tokens_without_a_loss_do_not_count():
+    """Those of the context, if the loss is on the last sentence."""
+    model = tiny.model(*tiny.MODEL)
+    source = torch.tensor([[5, SEP, 6, 7, EOS]])
+    previous = torch.tensor([[EOS, 5, SEP, 8, 9]])
+    net_input = {"src_tokens": source, "src_lengths": torch.tensor([5])}
+    net_input["prev_output_tokens"] = previous
+    attention = model(**net_input, alignment_layer=0)[1]["attn"][0]
+    for target, first in (([[5, SEP, 8, 9, EOS]], 0), ([[PAD, PAD, 8, 9, EOS]], 2)):
+        sample = {"net_input": net_input, "target": torch.tensor(target)}
+        wanted = analysis.shares(attention, source, previous, SYMBOLS)[first:].mean().item()
+        assert analysis.attention_share(model, [sample], SYMBOLS) == pytest.approx([100 * wanted])
 
 
 def test_without_attention_weights():
     model = tiny.model(*tiny.rfa())
     tokens = torch.tensor([[5, 6, EOS]])
     net_input = {"src_tokens": tokens, "src_lengths": torch.tensor([3])}
-    sample = {"net_input": {**net_input, "prev_output_tokens": tokens}}
+    sample = {"net_input": {**net_input, "prev_output_tokens": tokens}, "target": tokens}
     with pytest.raises(UserError, match="RFATransformerModel has no attention weights"):
         analysis.attention_share(model, [sample], SYMBOLS)
 
@@ -56,7 +70,7 @@ def test_stock_models_without_weights_by_layer(arch):
     model = tiny.model("--arch", arch, *small)
     tokens = torch.tensor([[5, 6, EOS]])
     net_input = {"src_tokens": tokens, "src_lengths": torch.tensor([3])}
-    sample = {"net_input": {**net_input, "prev_output_tokens": tokens}}
+    sample = {"net_input": {**net_input, "prev_output_tokens": tokens}, "target": tokens}
     with pytest.raises(UserError, match="does not give the attention weights of each layer; give"):
         analysis.attention_share(model, [sample], SYMBOLS)
 

@@ -20,7 +20,7 @@ from fairseq_docmt.readers.record_files import parsed_json
 from fairseq_docmt.scoring.contrastive.items import Item, checked_item, field, read_json_lines
 
 #: Separator between the sentences of a text of Voita et al.
-VOITA_SEPARATOR = " _eos "
+VOITA_SEPARATOR = re.compile(r"(?<!\S)_eos(?!\S)")
 
 #: Larger distances of antecedents are grouped as ``>3``, as in the script of ContraPro.
 LARGEST_DISTANCE = 3
@@ -116,12 +116,10 @@ def voita(name: str, stem: str, entries: list) -> List[Item]:
 
 
 def _voita_sentences(where: str, text) -> List[str]:
-    if not isinstance(text, str) or VOITA_SEPARATOR not in text:
-        raise UserError(
-            f"{where} has no context: no{VOITA_SEPARATOR.rstrip()} between sentences in "
-            f"{str(text)[:40]!r}"
-        )
-    return text.split(VOITA_SEPARATOR)
+    sentences = VOITA_SEPARATOR.split(text) if isinstance(text, str) else []
+    if len(sentences) < 2:
+        raise UserError(f"{where} has no context: no _eos between sentences in {str(text)[:40]!r}")
+    return [re.sub("^ | $", "", sentence) for sentence in sentences]
 
 
 # ---- ContraPro ---------------------------------------------------------------------------------

@@ -45,17 +45,22 @@ FORMS = {
 }
 PERSONS = {
     **dict.fromkeys(("我", "俺"), "I"),
-    **dict.fromkeys(("你", "您", "妳", "你们"), "you"),
+    **dict.fromkeys(("你", "您", "妳", "你们", "妳们"), "you"),
     "他": "he",
     "她": "she",
     **dict.fromkeys(("它", "牠"), "it"),
     **dict.fromkeys(("我们", "俺们", "咱们"), "we"),
-    **dict.fromkeys(("他们", "她们", "它们"), "they"),
+    **dict.fromkeys(("他们", "她们", "它们", "牠们"), "they"),
 }
+PERSONS.update({word.replace("们", "們"): person for word, person in PERSONS.items()})
 PERSON_OF_FORM = {form: person for person, forms in FORMS.items() for form in forms.split()}
+#: The country, which is no form of "we".
+COUNTRY = re.compile(r"\bUS\b")
 MARK = re.compile(r"<([^<>]+)>(_[A-Za-z]+)?")
 # The character 他 (he) is also part of 其他 (other) and 吉他 (guitar).
-CHINESE = re.compile(r"[我俺咱]们|你们|(?<![其吉])他们|她们|它们|[我俺你您妳她它牠]|(?<![其吉])他")
+CHINESE = re.compile(
+    r"[我俺咱][们們]|[你妳][们們]|(?<![其吉])他[们們]|[她它牠][们們]|[我俺你您妳她它牠]|(?<![其吉])他"
+)
 
 
 class Restored(NamedTuple):
@@ -145,6 +150,8 @@ def read_marks(sentence: str) -> Dropped:
 
 def produced_in(dropped: Dropped, translation: str) -> Counter:
     """Count the pronouns of each person that a translation adds to the overt ones of its source."""
+    if not translation.isupper():
+        translation = COUNTRY.sub(" ", translation)
     words = re.findall(r"[a-z]+", translation.lower())
     forms = Counter(PERSON_OF_FORM[word] for word in words if word in PERSON_OF_FORM)
     return forms - dropped.there

@@ -176,16 +176,17 @@ def tagger(name: str, exclude: Sequence[str] = ("ner", "lemmatizer", "parser")):
         exclude: components of the pipeline that are not needed and not loaded.
 
     Raises:
-        UserError: there is no such model, or a package that it needs is missing.
+        UserError: there is no such model, a package that it needs is missing, or one of its
+            components is unknown.
     """
     import spacy
 
     try:
         return spacy.load(name, exclude=exclude)
-    except ImportError as error:
+    except (ImportError, ValueError) as error:
         message = " ".join(str(error).split())[:200]
         raise UserError(
-            f"the spaCy model {name} needs a package that is missing: {message}"
+            f"the spaCy model {name} needs a package or component that is missing: {message}"
         ) from None
     except OSError:
         raise UserError(

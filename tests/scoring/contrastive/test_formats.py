@@ -179,6 +179,7 @@ def test_a_byte_order_mark_and_other_encodings(tmp_path, name):
         ("x.json", [{**VOITA, "true_ind": 2}], "item 1: the correct candidate must be .* to 1"),
         ("x.json", [VOITA, {"src": "a _eos b"}], 'item 2 has no "dst"'),
         ("x.json", [{"dst": ["a _eos b"]}], 'x.json: item 1 has no "src"'),
+        ("x.json", [{**VOITA, "src": "a _eos _eos b"}], "list of sentences, none of them empty"),
         ("x.json", [{**VOITA, "src": "a b"}], "item 1 has no context: no _eos between"),
         ("x.json", [{**VOITA, "src": "a _eos b _eos c"}], "0 has 2 sentences, the source has 3"),
         ("x.json", [CONTRAPRO], "does not include context; give --context"),

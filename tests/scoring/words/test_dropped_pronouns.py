@@ -26,6 +26,10 @@ from fairseq_docmt.scoring.words.dropped_pronouns import found_in, read_marks
         # 我们 is not 我, and 其他 is not 他.
         ("我们知道<我>_S来", "We know I come", {"I": 1}, {"I": 1}),
         ("俺们知道<我>_S来", "We know I come", {"I": 1}, {"I": 1}),
+        ("我們知道<我>_S來", "We know I come", {"I": 1}, {"I": 1}),
+        ("<他們>_S來了", "they came", {"they": 1}, {"they": 1}),
+        ("<我们>_S来了", "the US came", {"we": 1}, {}),
+        ("<我们>_S来了", "THE US CAME", {"we": 1}, {"we": 1}),
         ("其他人和<他>_S", "the others and him", {"he": 1}, {"he": 1}),
         ("<他们>_S来了", "tell 'em; he came", {"they": 1}, {"they": 1}),
         ("<她>_S来了", "his", {"she": 1}, {}),

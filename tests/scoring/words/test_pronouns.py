@@ -166,6 +166,13 @@ def test_mistakes(scoring, arguments, tmp_path):
     with pytest.raises(UserError, match="nowhere_sm is not installed; install it with"):
         scoring("pronouns", *arguments, "--source-model", "nowhere_sm")
     spacy.blank("de").to_disk(tmp_path / "blank")
+    unknown = tmp_path / "unknown"
+    spacy.blank("de").to_disk(unknown)
+    config = (unknown / "config.cfg").read_text()
+    config = config.replace("pipeline = []", 'pipeline = ["own"]')
+    (unknown / "config.cfg").write_text(config + '\n[components.own]\nfactory = "own"\n')
+    with pytest.raises(UserError, match="unknown needs a package or component that is missing"):
+        scoring("pronouns", *arguments, "--target-model", str(unknown))
     with pytest.raises(UserError, match="gives no tags"):
         scoring("pronouns", *arguments, "--target-model", str(tmp_path / "blank"))
     with pytest.raises(UserError, match="give --reference once"):
