@@ -6,6 +6,7 @@ import sys
 import pytest
 import tiny
 import torch
+from long_tests import LONG
 
 from fairseq_docmt import average_checkpoints
 from fairseq_docmt.average_checkpoints import AFTER_EPOCHS, AFTER_UPDATES, average, newest
@@ -211,6 +212,7 @@ def test_numbers_below_one(monkeypatch, capsys):
     assert "--num-epoch-checkpoints: must be at least 1, got 0" in capsys.readouterr().err
 
 
+@LONG
 def test_as_a_command(tmp_path):
     one = made_up(tmp_path / "one.pt", w=torch.zeros(2))
     two = made_up(tmp_path / "two.pt", w=torch.ones(2))

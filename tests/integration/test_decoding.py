@@ -273,7 +273,7 @@ def test_long_references_of_models_with_learned_positions(binarised, tmp_path, t
         assert sorted(found) == tiny.rows_of(DOCS)
 
 
-@pytest.mark.parametrize("system", EACH_ONCE, indirect=True, ids=str)
+@pytest.mark.parametrize("system", long_but_for(EACH_ONCE[::2], EACH_ONCE), indirect=True, ids=str)
 def test_references_too_long_by_themselves_are_refused(binarised, system, monkeypatch):
     checkpoint, options = system
     options = [*options, "--score-reference"]
@@ -529,7 +529,7 @@ def test_constraints_hold_for_each_sentence(binarised, window_checkpoint, caplog
 
 
 @pytest.mark.parametrize("system", EACH_ONCE, indirect=True, ids=str)
-@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("size", [pytest.param(1, marks=LONG), 2])
 def test_ngrams_are_not_repeated_within_a_sentence(binarised, system, size):
     checkpoint, options = system
 

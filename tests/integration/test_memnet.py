@@ -351,8 +351,17 @@ def greedy(model, task, document, translated, with_source=False, rows=None):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("order", ["together", "in-turn"])
-@pytest.mark.parametrize("passes", [0, 1, 3])
+@pytest.mark.parametrize(
+    "order, passes",
+    [
+        pytest.param("together", 0, marks=LONG),
+        pytest.param("together", 1, marks=LONG),
+        ("together", 3),
+        ("in-turn", 0),
+        pytest.param("in-turn", 1, marks=LONG),
+        ("in-turn", 3),
+    ],
+)
 def test_iterative_decoding_equals_its_definition(binarised, memnet_rows_checkpoint, order, passes):
     (model,), _, task = checkpoint_utils.load_model_ensemble_and_task([str(memnet_rows_checkpoint)])
     model.eval()

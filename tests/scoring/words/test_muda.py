@@ -251,5 +251,7 @@ def test_mistakes(scoring, arguments, tmp_path, monkeypatch):
         raise ImportError("The Russian lemmatizer\n needs pymorphy3")
 
     monkeypatch.setattr(spacy, "load", load)
-    with pytest.raises(UserError, match="package or component that is missing: The Russian lemmatizer needs"):
+    with pytest.raises(
+        UserError, match="package or component that is missing: The Russian lemmatizer needs"
+    ):
         scoring("muda", *arguments)
