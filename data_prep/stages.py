@@ -351,7 +351,7 @@ def _files_of(output: Path) -> Dict[str, Path]:
 
 
 def _described(path: Path) -> dict:
-    """Return the size and checksum of a file, by which later changes are noticed."""
+    """Return the size and checksum of a file, with which later changes are detected."""
     return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 

@@ -19,10 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace, others: List[str]) -> None:
-    """Print the directory.
+    """Print the directory of this package, which fairseq takes as ``--user-dir``.
 
     Raises:
-        UserError: there are arguments.
+        UserError: the command line has arguments, which this command does not take.
     """
     if others:
         name = command_line.USER_DIR

@@ -27,10 +27,13 @@ from fairseq_docmt.scoring.texts.translations import named_files
 
 
 def read_output(path: str) -> Output:
-    """Read an output of ``fairseq-generate``: its detokenised lines (``D-``) or else ``H-`` lines.
+    """Read the hypotheses and references from the output of ``fairseq-generate``.
+
+    The hypotheses are the detokenised ``D-`` lines or, if there are none, the ``H-`` lines.
 
     Raises:
-        UserError: the file does not exist, is not such an output, or has no references.
+        UserError: the file does not exist, is not output of ``fairseq-generate``, or has no
+            references.
     """
     found = read_input(path, "system")
     if not isinstance(found, Output) or found.hypotheses.keys() != found.references.keys():

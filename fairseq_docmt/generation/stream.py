@@ -101,7 +101,7 @@ class StreamSearch(JointSearch):
         self._checks_gold = task.cfg.gold_context
 
     def forget(self) -> None:
-        """Forget the states of documents that have not ended."""
+        """Forget the states of documents that have not ended, before another corpus or input."""
         self.doc_states, self.translated = {}, {}
 
     def ensemble_of(self, models, lm_model=None) -> StreamEnsemble:

@@ -436,7 +436,7 @@ def _choices_of(kind) -> List[str]:
 
 
 def _is_of(value, kind) -> bool:
-    """Return whether a value has the type of an option; an int also counts as a float."""
+    """Return whether a value is of the type ``kind`` of an option; an int is also a float."""
     if kind is bool:
         return isinstance(value, bool)
     if value is None:

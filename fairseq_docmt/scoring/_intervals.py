@@ -20,8 +20,8 @@ class Interval(NamedTuple):
     """A proportion, or a difference of two proportions, with its 95 % confidence interval.
 
     Attributes:
-        value: the proportion or difference, as a fraction of 1.
-        low, high: ends of the interval; None if there is a single document or sentence to resample.
+        value: the proportion or difference, not in percent.
+        low, high: ends of the interval; None if there is only one document or sentence to resample.
     """
 
     value: float

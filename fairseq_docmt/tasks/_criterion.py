@@ -1,4 +1,4 @@
-"""Adaptation of batches and criteria to the document tasks, and checks of criteria."""
+"""Adapt batches and criteria to the document tasks, and refuse criteria that do not fit."""
 
 from contextlib import nullcontext
 

@@ -41,7 +41,7 @@ class LengthRatio(nn.Module):
         self.documents += len(targets)
 
     def value(self) -> float:
-        """Return the average ratio of the documents counted so far; 1 before the first document."""
+        """Return the average ratio of source to target length so far; 1 before any document."""
         documents = int(self.documents)
         return int(self.total) / (documents * self.UNITS) if documents > 0 else 1.0
 

@@ -354,9 +354,10 @@ def _cells(found: dict) -> List[str]:
 
 
 def contrastive_plots(contrastive: Contrastive) -> List[Tuple[str, Markup]]:
-    """Plot the accuracy on each set by the distance of the context in sentences.
+    """Plot the accuracy on each set by how many sentences back the needed context is.
 
-    Only distances with at least 20 items are plotted, and only sets that have two or more of them.
+    Only distances with at least 20 items are plotted, and only sets with two or more such
+    distances.
 
     Returns:
         Caption and SVG of each plot.

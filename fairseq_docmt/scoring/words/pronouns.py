@@ -30,10 +30,10 @@ MULTILINGUAL = "xx"
 
 
 class Counts(NamedTuple):
-    """Numbers of tagged words, such as pronouns of a class, and the scores that follow from them.
+    """Counts of words of one kind, such as pronouns of a class, and the scores that follow.
 
     Attributes:
-        hypothesis, reference: number of tagged words in the hypotheses and in the references.
+        hypothesis, reference: number of such words in the hypotheses and in the references.
         both: number of matches between hypotheses and references, summed over sentences.
     """
 
@@ -43,17 +43,17 @@ class Counts(NamedTuple):
 
     @property
     def precision(self) -> Optional[float]:
-        """Matches divided by the tagged words in the hypotheses; None if there are none."""
+        """Matches divided by ``hypothesis``, the words counted there; None if that is 0."""
         return _tables.ratio(self.both, self.hypothesis)
 
     @property
     def recall(self) -> Optional[float]:
-        """Matches divided by the tagged words in the references; None if there are none."""
+        """Matches divided by ``reference``, the words counted there; None if that is 0."""
         return _tables.ratio(self.both, self.reference)
 
     @property
     def f1(self) -> Optional[float]:
-        """Harmonic mean of precision and recall; None if neither text has a tagged word."""
+        """Harmonic mean of precision and recall; None if no word is counted in either text."""
         return _tables.ratio(2 * self.both, self.hypothesis + self.reference)
 
     def __add__(self, other: "Counts") -> "Counts":

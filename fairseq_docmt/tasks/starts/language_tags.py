@@ -85,10 +85,10 @@ class TagOptions(NamedTuple):
         insert_symbols(dictionary, self.symbols)
 
     def tags(self, src_dict: Dictionary, tgt_dict: Dictionary) -> LanguageTags:
-        """Return the token indices of the source and target tags, with their places in sequences.
+        """Return the token indices of the source and target tags, and where they are inserted.
 
         In mBART-25, the source tag follows the source, and the target tag is the first input of the
-        decoder.  In the other models, the tags stand before the source and the target.
+        decoder.  In the other models, each tag precedes its sequence.
 
         Raises:
             UserError: a dictionary has no tag for its language.
