@@ -4,7 +4,7 @@ import argparse
 import contextlib
 import json
 from pathlib import Path
-from typing import Iterator, NamedTuple
+from typing import Iterator, NamedTuple, Optional
 
 import matplotlib
 import numpy as np
@@ -58,7 +58,7 @@ def parser_of(description: str) -> argparse.ArgumentParser:
     parser.add_argument("data", help="binarised corpus")
     parser.add_argument("--split", default="test", help="split to analyse; default: test")
     parser.add_argument(
-        "--documents", type=int, default=0, help="analyse the first N; default: all"
+        "--documents", type=int, metavar="N", help="analyse the first N; default: all"
     )
     parser.add_argument("--out", required=True, type=Path, help="folder for numbers and plots")
     return parser
@@ -68,11 +68,11 @@ def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
     """Parse and check the command line of an analysis.
 
     Raises:
-        UserError: ``--documents`` is negative, or ``--out`` cannot be a folder.
+        UserError: ``--documents`` is below 1, or ``--out`` cannot be a folder.
     """
     args = parser.parse_args()
-    if args.documents < 0:
-        raise UserError(f"--documents must not be negative, got {args.documents}")
+    if args.documents is not None and args.documents < 1:
+        raise UserError(f"--documents must be at least 1, got {args.documents}")
     check_folder(args.out)
     return args
 
@@ -105,7 +105,7 @@ def load(path: str, data: str):
     return models[0].eval(), task
 
 
-def documents_of(task, split: str, most: int = 0) -> Iterator[Document]:
+def documents_of(task, split: str, most: Optional[int] = None) -> Iterator[Document]:
     """Yield the documents of a split with their references, each as a :class:`Document`.
 
     If the task joins sentences, its examples are yielded one by one.  A document that is divided
@@ -114,7 +114,7 @@ def documents_of(task, split: str, most: int = 0) -> Iterator[Document]:
     Args:
         task: task of the checkpoint.
         split: name of the split.
-        most: maximum number of documents; 0 for all.
+        most: maximum number of documents; None for all.
 
     Raises:
         UserError: the checkpoint was not trained with a document task.

@@ -15,9 +15,9 @@ import torch
 from fairseq import checkpoint_utils, utils
 from torch import Tensor
 
-from fairseq_docmt.checkpoint_file import read_checkpoint
+from fairseq_docmt.checkpoint_file import read_translation_model
 from fairseq_docmt.data.sequence_format import separator_index
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.modules.rnn.gru_decoder import GRUDecoder
 from fairseq_docmt.modules.sentences import source_sentences
 
@@ -137,7 +137,11 @@ def main() -> None:
     """
     args = parse_args()
     logging.basicConfig(level=logging.WARNING)
-    read_checkpoint(args.path)
+    for option in ("max_tokens", "batch_size"):
+        given = getattr(args, option)
+        if given is not None and given < 1:
+            raise UserError(f"{flag(option)} must be at least 1, got {given}")
+    read_translation_model(args.path)
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
         [args.path], arg_overrides={"data": args.data}
     )

@@ -321,10 +321,11 @@ def _text(where: str, record: dict, wanted: Wanted) -> str:
     if value is None:
         raise Lacks(f'{where}: "{".".join(fields)}" must be text, not null')
     if isinstance(value, list):
-        raise UserError(
-            f'{where}: "{".".join(fields)}" has {len(value)} texts; '
-            + wanted.advice("with the text and its number", f"{'.'.join(fields)}.0")
-        )
+        advice = "for the sentences of a document, give one text with line breaks between them"
+        if wanted.by_name:
+            name = f"{'.'.join(fields)}.0"
+            advice = f"{wanted.advice('with the text and its number', name)}, or, {advice}"
+        raise UserError(f'{where}: "{".".join(fields)}" has {len(value)} texts; {advice}')
     if not isinstance(value, str):
         raise UserError(f'{where}: "{".".join(fields)}" must be text, not {json.dumps(value)[:40]}')
     return value

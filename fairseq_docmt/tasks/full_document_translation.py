@@ -45,8 +45,8 @@ class DocumentPartsConfig(FairseqDataclass):
         default="1",
         metadata={
             "help": "in training, numbers of parts of similar length, such as 1,2,4,8: an epoch "
-            "reads every document once for each number, cut into so many parts; if the "
-            "number exceeds its sentences, it is cut into single sentences (Sun et al., 2022)"
+            "reads every document once for each number, cut into so many parts (Sun et al., 2022); "
+            "cuts that come out equal, as of short or very long documents, are read once"
         },
     )
     sample_document_parts: bool = field(

@@ -389,7 +389,7 @@ def _refuse_other(text: str, path: str) -> None:
     if kind:
         raise UserError(
             f"{path} seems to be {kind}; write it as JSON lines by `fairseq-docmt convert --role "
-            "source`, or give --input-format text if it is one segment per line"
+            "source --out NEW.jsonl`, or give --input-format text if it is one segment per line"
         )
 
 

@@ -80,6 +80,21 @@ def test_mistakes(binarised, tmp_path):
         tiny.run_main(analysis.main, str(binarised), "--path", str(tmp_path / "none.pt"))
 
 
+@pytest.mark.parametrize("option", ["--max-tokens", "--batch-size"])
+def test_sizes_of_batches(binarised, document_checkpoint, option):
+    arguments = [str(binarised), "--path", str(document_checkpoint), option, "0"]
+    with pytest.raises(UserError, match=f"{option} must be at least 1, got 0"):
+        tiny.run_main(analysis.main, *arguments)
+
+
+def test_language_models(binarised, document_checkpoint, tmp_path):
+    state = torch.load(document_checkpoint, weights_only=False)
+    state["cfg"]["task"] = {"_name": "language_modeling", "data": "data"}
+    torch.save(state, tmp_path / "lm.pt")
+    with pytest.raises(UserError, match="lm.pt was trained with --task language_modeling; give"):
+        tiny.run_main(analysis.main, str(binarised), "--path", str(tmp_path / "lm.pt"))
+
+
 def test_command(binarised, document_checkpoint):
     arguments = ["x", str(binarised), "--path", str(document_checkpoint)]
     with mock.patch.object(sys, "argv", arguments):

@@ -104,7 +104,7 @@ def test_options_are_checked_before_anything_is_computed(tmp_path, analysis):
         with pytest.raises(UserError, match=f"--out .*{out}: .*file is a file; give a folder"):
             tiny.run_main(analysis.main, *arguments, str(tmp_path / out))
     arguments += [str(tmp_path / "new"), "--documents", "-1"]
-    with pytest.raises(UserError, match="--documents must not be negative, got -1"):
+    with pytest.raises(UserError, match="--documents must be at least 1, got -1"):
         tiny.run_main(analysis.main, *arguments)
     assert not (tmp_path / "new").exists()
 

@@ -304,7 +304,7 @@ MISTAKES = {
     "a list of texts": (
         '{"doc_id": "a", "source": ["w1", "w2"]}',
         [],
-        '"source" has 2 texts; rename the fields .* or convert the file: fairseq-docmt convert',
+        '"source" has 2 texts; for the sentences of a document, give one text with line breaks',
     ),
     "repeated segments of XML": (
         '<dataset>\n<doc id="a"><src><p><seg id="1">w1</seg>\n<seg id="1">w2</seg></p></src></doc>'

@@ -272,12 +272,19 @@ def write(args: argparse.Namespace, candidates: Candidates, choice: Sequence[int
 
     Raises:
         UserError: the file cannot be written, or its format cannot hold a translation, such as an
-            empty one in plain text.
+            empty one in plain text.  The translations are then written as JSON lines.
     """
     found = candidates.chosen(choice)
     layout = candidates.layout
     documents = documents_of(layout.index, layout.ids, found, layout.segment_numbers)
-    write_text(args.out, convert.FORMATS[args.to](documents, args.out, "system"))
+    try:
+        text = convert.FORMATS[args.to](documents, args.out, "system")
+    except UserError as error:
+        kept = f"{args.out}.jsonl"
+        write_text(kept, convert.json_lines(documents))
+        reason = str(error).partition(";")[0]
+        raise UserError(f"{reason}; the translations are in {kept}, as with --to jsonl") from None
+    write_text(args.out, text)
     firsts = [texts[0] for texts in candidates.texts]
     unrelated = unrelated_note("source and translations", candidates.source or (), firsts)
     for note in filter(None, [*candidates.notes, unrelated]):

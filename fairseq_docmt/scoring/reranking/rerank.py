@@ -152,7 +152,10 @@ def scores_of(
     """
     if name == "model":
         if candidates.scores is None:
-            raise UserError("--score model needs the H- lines of an output of fairseq-generate")
+            raise UserError(
+                "--score model needs the H- lines of an output of fairseq-generate, or JSON with "
+                "a score for each translation"
+            )
         return candidates.scores
     if name == "proposal":
         if candidates.log_probabilities is None:

@@ -53,7 +53,7 @@ def layout_and_references(
 
     The documents and segments are defined by the first reference or, without references, by the
     source.  If only the source has blank lines between documents, it is used instead of the
-    reference.
+    reference, and if only the source has ids, these become the ids of the test set.
 
     Args:
         references: reference texts; if empty, the T- lines of the systems are the reference.
@@ -72,7 +72,7 @@ def layout_and_references(
         first = _without_empty(references[0], notes)
         if ids is None and _has_the_ends(source, first):
             first = source
-        layout = layout_of(first, ids)
+        layout = _with_ids_of(source, layout_of(first, ids))
         return layout, [layout.filled(each) for each in references]
     if source is None and ids is None:
         raise UserError(
@@ -92,6 +92,16 @@ def _has_the_ends(source: Optional[Input], reference: Input) -> bool:
         return False
     lines = [line for line in source.lines if line]
     return "" not in reference.lines and 0 < len(lines) == len(reference.lines) < len(source.lines)
+
+
+def _with_ids_of(source: Optional[Input], layout: Layout) -> Layout:
+    """Return a layout without ids with those of the source, if this has the same segments."""
+    if layout.ids is not None or not isinstance(source, Documents) or source.reordered:
+        return layout
+    of_source = layout_of(source)
+    if of_source.index.starts.tolist() != layout.index.starts.tolist():
+        return layout
+    return layout._replace(path=source.path, ids=of_source.ids, numbers=of_source.numbers)
 
 
 def _without_empty(text: Input, notes: List[str]) -> Input:

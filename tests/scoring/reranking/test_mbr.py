@@ -157,10 +157,13 @@ def test_a_source_may_be_a_pipe(scoring, write, tmp_path, pipe):
     assert (tmp_path / "out").read_text() == "a\nb\n\nc\n"
 
 
-def test_an_empty_choice_names_the_file(scoring, write, tmp_path):
+def test_an_empty_choice_names_the_file_and_is_kept(scoring, write, tmp_path):
     source, text, out = write("source", "1\n2\n"), write("t", "A\n \n"), tmp_path / "out"
-    with pytest.raises(UserError, match=f"^{out}: segment 2 of document 1 is empty"):
+    message = f"^{out}: segment 2 of document 1 is empty .*; the translations are in {out}.jsonl,"
+    with pytest.raises(UserError, match=message):
         scoring("mbr", f"a={text}", f"b={text}", "--source", source, "--out", str(out))
+    kept = [json.loads(line)["text"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert kept == ["A", ""] and not out.exists()
 
 
 def test_notes_on_how_texts_were_read(scoring, write, tmp_path):

@@ -67,10 +67,8 @@ def test_marks_may_be_in_the_source_or_the_system(write, plain):
     system = write("system.jsonl", json_lines(*rows("translation", bad=[("a", 1)])))
     found = read_translations({"x": plain, "y": system}, [reference], marked)
     assert found.systems["x"] == found.systems["y"] == found.source == WORDS[1:11]
-    assert found.notes == [
-        f"y: documents in the order of the file, as {reference} has no ids",
-        "left out, marked as bad (is_bad_source): 2 segments (1, 1; 3, 4)",
-    ]
+    (note,) = found.notes
+    assert note == "left out, marked as bad (is_bad_source): 2 segments (a, 1; c, 4)"
 
 
 def test_marks_of_a_table(write, plain):
@@ -94,6 +92,20 @@ def test_segments_are_left_out_by_number_and_not_by_place(write):
     )
     assert found.systems["x"] == [f"x{n}" for n in range(1, 13) if n != 11]
     assert found.references[0] == [f"r{n}" for n in range(1, 13) if n != 11]
+
+
+@pytest.mark.parametrize("kind", ["records", "output"])
+def test_the_source_has_the_ids_of_a_reference_of_text(write, kind):
+    """Then documents of systems are matched by their ids, and not by their order."""
+    places = (("b", 1), ("b", 2), ("a", 1))
+    records = [{"doc_id": d, "segment": n, "text": f"{d}{n}"} for d, n in places]
+    source, reference = write("source", json_lines(*records)), write("r", [["r1", "r2"], ["r3"]])
+    system = json_lines(*records[2:], *records[:2])
+    if kind == "output":  # its numbers count the blank lines
+        system = "".join(f"H-{n}\t-1\t{text}\n" for n, text in ((0, "b1"), (1, "b2"), (3, "a1")))
+    found = read_translations({"x": write("x", system)}, [reference], source)
+    assert found.systems["x"] == ["b1", "b2", "a1"] and found.ids == ["b", "a"]
+    assert not [note for note in found.notes if "order" in note]
 
 
 OTHER_ORDERS = {
