@@ -24,7 +24,7 @@ case $system in
     search=(--decoding "$decoding")
     [ "$decoding" != segment ] || search+=(--force-sentence-count)
     translate --task full_document_translation "${search[@]}" ;;
-  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac
 
 python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"

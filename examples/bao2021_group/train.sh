@@ -42,5 +42,5 @@ case $system in
     group "${second[@]}" --word-dropout 0.1 --word-dropout-epochs 39 --seed 444 ;;
   group-scratch)
     group --optimizer adam --word-dropout 0.3 --word-dropout-epochs 29 --seed 555 ;;
-  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac

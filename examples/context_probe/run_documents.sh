@@ -28,7 +28,7 @@ for system in "${systems[@]}"; do
       --cross-context-layers 0) ;;
     window) options=(--arch window_attn_transformer --attention-window "$attention_window"
       --train-alignment sentence) ;;
-    *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
+    *) echo "error: unknown system $system; see bash ${0##*/} --help" >&2; exit 1 ;;
   esac
   train "$system" "$updates" "${documents[@]}" --max-tokens 2000 \
     --share-decoder-input-output-embed "${options[@]}"

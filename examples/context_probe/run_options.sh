@@ -28,7 +28,7 @@ options() {
     attention | document-attention) given=(--criterion attention_regularization) ;;
     lengths) given=(--document-parts 1,2,4,8,16) ;;
     sampled-lengths) given=(--document-parts 1,2,4,8,16 --sample-document-parts) ;;
-    *) echo "error: unknown system $1; see the head of $0" >&2; exit 1 ;;
+    *) echo "error: unknown system $1; see bash ${0##*/} --help" >&2; exit 1 ;;
   esac
 }
 

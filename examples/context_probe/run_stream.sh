@@ -48,7 +48,7 @@ for system in "${systems[@]}"; do
       # It learns to use its context only if the learning rate stays high for longer.
       [[ $system != previous-target* ]] || options+=(--warmup-updates 1000)
       ;;
-    *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
+    *) echo "error: unknown system $system; see bash ${0##*/} --help" >&2; exit 1 ;;
   esac
   train "$system" "$updates" "${stream[@]}" --batch-size 16 --chunk-sentences 8 \
     "${options[@]}"

@@ -22,7 +22,7 @@ translate() {
 case $system in
   sentence) translate --task sliding_window_translation ;;
   both|source|target) translate --task sentence_stream_translation ;;
-  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac
 
 python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"

@@ -22,7 +22,7 @@ case $corpus in
   ted) dropout=0.2 warmup=1000 chunks=6 ;;
   news) dropout=0.2 warmup=2000 chunks=2 ;;
   europarl) dropout=0.1 warmup=2000 chunks=1 ;;
-  *) echo "error: unknown corpus $corpus; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown corpus $corpus; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac
 case $system:$corpus in
   sentence:europarl) dropout=0.1 warmup=4000 chunks=1 ;;
@@ -52,5 +52,5 @@ second() {
 case $system in
   sentence) first --task sliding_window_translation --window-size 1 --arch transformer ;;
   both | source | target) second --context-side "$system" ;;
-  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac

@@ -15,7 +15,7 @@ user_dir=$(python -m fairseq_docmt)
 case $corpus in
   news | os) target=de ;;
   ted) target=it ;;
-  *) echo "error: unknown corpus $corpus; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown corpus $corpus; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac
 
 translate() {
@@ -27,7 +27,7 @@ translate() {
 case $system in
   sentence | concat2) translate --task sliding_window_translation ;;
   concat1000 | lst | window | window-abs | relative1000) translate --task full_document_translation ;;
-  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac
 # D- lines hold detokenized text; sorting by line number restores the order of the documents.
 grep '^D-' "$out/generate-test.txt" | LC_ALL=C sort -t- -k2,2n | cut -f3 > "$out/test.txt"

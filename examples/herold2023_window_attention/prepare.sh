@@ -44,7 +44,7 @@ case $corpus in
     python "$data_prep/hold_out.py" "$texts/all.en" "$texts/all.de" --valid 5 --test 5 \
       --out "$texts"
     ;;
-  *) echo "error: unknown corpus $corpus; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown corpus $corpus; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac
 python "$data_prep/prepare.py" --source-lang en --target-lang "$target" \
   --train "$texts/train" --valid "$texts/valid" --test "$texts/test" \

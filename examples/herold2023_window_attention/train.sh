@@ -22,7 +22,7 @@ user_dir=$(python -m fairseq_docmt)
 case $corpus in
   news | ted) dropout=0.3 smoothing=0.2 ;;
   os) dropout=0.1 smoothing=0.1 ;;
-  *) echo "error: unknown corpus $corpus; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown corpus $corpus; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac
 
 # Select the best checkpoint by validation perplexity, whose logarithm is nll_loss.
@@ -55,5 +55,5 @@ case $system in
     --mark-document-start --arch window_attn_transformer \
     --attention-window 20 --position relative --full-encoder-attention \
     --full-decoder-attention --full-cross-attention ;;
-  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac

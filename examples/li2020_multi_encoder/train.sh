@@ -38,5 +38,5 @@ case $system in
       --context-integration "${system%-*}" --context-side "${system#*-}" \
       --context-sentences 1 --context-layers 1 --context-fusion gate \
       --batch-size 100 --chunk-sentences 4 --lr 0.0001 --max-epoch 5 ;;
-  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac

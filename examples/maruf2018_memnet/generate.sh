@@ -22,7 +22,7 @@ case $system in
   source*) translate --task document_rows_translation --batch-size 1 ;;
   target* | both*) translate --task document_rows_translation --batch-size 1 --decode-passes 1 ;;
   prevtrg | jean2017 | wang2017) translate --task sentence_stream_translation --batch-size 32 ;;
-  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac
 python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"
 echo "BLEU over sentences, lower-cased Moses tokens"

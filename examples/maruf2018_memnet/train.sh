@@ -56,5 +56,5 @@ case ${system%-output} in
   prevtrg) stream --context previous-target ;;
   jean2017) stream --context previous-source-attention ;;
   wang2017) stream --context hierarchical ;;
-  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac

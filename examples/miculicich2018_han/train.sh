@@ -37,5 +37,5 @@ case $system in
   encoder) context --context-side source ;;
   decoder) context --context-side target ;;
   joint) context --context-side both ;;
-  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac

@@ -47,5 +47,5 @@ case $system in
   wang2017) stream --arch context_rnn --context hierarchical --dropout 0.2 --max-epoch 15 ;;
   jean2017) stream --arch context_rnn --context previous-source-attention --dropout 0.2 \
     --max-epoch 15 ;;
-  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac

@@ -17,7 +17,7 @@ export PYTHONWARNINGS=ignore
 case $part in
   dev) files=("$sets"/{deixis_dev,lex_cohesion_dev}.json) ;;
   test) files=("$sets"/{deixis_test,lex_cohesion_test,ellipsis_infl,ellipsis_vp}.json) ;;
-  *) echo "error: unknown part $part; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown part $part; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac
 sentences=$window_size
 [ "$sentences" != group ] || sentences=4

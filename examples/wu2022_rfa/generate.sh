@@ -19,7 +19,7 @@ user_dir=$(python -m fairseq_docmt)
 
 case $system in
   transformer | rfa | rfa-sgate | rfa-sgate-avg) ;;
-  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac
 
 translate() {
@@ -36,7 +36,7 @@ case $corpus:$decoding in
     --source-lang en --target-lang ru --max-len-a 1.0 --max-len-b 50 ;;
   opensubtitles:segment) translate --task full_document_translation \
     --source-lang en --target-lang ru --max-len-a 1.0 --max-len-b 50 ;;
-  *) echo "error: no decoding $decoding of corpus $corpus; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: no decoding $decoding of corpus $corpus; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac
 
 python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"

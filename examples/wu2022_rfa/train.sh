@@ -22,7 +22,7 @@ case $corpus in
   iwslt) cross=256 causal=32 bias=2 ;;
   opensubtitles) cross=256 causal=32 bias=1 ;;
   consistency) cross=128 causal=64 bias=1; select=(--keep-last-epochs 11) ;;
-  *) echo "error: unknown corpus $corpus; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown corpus $corpus; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac
 
 # 16,384 tokens per update.
@@ -44,7 +44,7 @@ windows() { train --task sliding_window_translation --window-size "$window_size"
 case $window_size in
   group) examples=documents ;;
   [1-4]) examples=windows ;;
-  *) echo "error: unknown window size $window_size; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown window size $window_size; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac
 
 rfa() {
@@ -58,5 +58,5 @@ case $system in
   rfa) rfa ;;
   rfa-sgate) rfa --sentence-gate decay --gate-bias-init "$bias" ;;
   rfa-sgate-avg) rfa --sentence-gate average --gate-bias-init 0 ;;
-  *) echo "error: unknown system $system; see the head of $0" >&2; exit 1 ;;
+  *) echo "error: unknown system $system; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac
