@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import tiny
+from long_tests import LONG
 
 from fairseq_docmt import command_line
 from fairseq_docmt.errors import UserError
@@ -98,6 +99,7 @@ def test_commands_without_a_model_load_neither_fairseq_nor_torch(words, tmp_path
     assert done.returncode == 0, done.stderr
 
 
+@LONG
 def test_commands_with_a_model_register_the_systems():
     program = (
         "import os, sys\n"

@@ -8,6 +8,7 @@ import warnings
 
 import pytest
 import tiny
+from long_tests import LONG
 from omegaconf import OmegaConf
 
 from fairseq_docmt import _quiet
@@ -141,6 +142,7 @@ def test_an_error_ends_the_silence():
     assert logging.root.manager.disable == before
 
 
+@LONG
 def test_the_import_leaves_the_logging_of_python_alone():
     lines = "import logging, fairseq_docmt; print(logging.root.level, logging.root.handlers)"
     shown = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True)

@@ -227,7 +227,7 @@ def windows(document):
         pytest.param(1, False, 50, marks=LONG),
         pytest.param(1, True, 50, marks=LONG),
         (4, True, 14),
-        (4, False, 14),
+        pytest.param(4, False, 14, marks=LONG),
     ],
 )
 def test_windows(exact, data, lm_path, window_checkpoint, monkeypatch, beam, gold, positions):

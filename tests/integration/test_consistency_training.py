@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import recipes
+from long_tests import LONG
 
 #: mean accuracy of the two dev sets after each epoch: the best is the third, whose first set is not
 ACCURACIES = {1: (0.5, 0.5), 2: (0.9, 0.3), 3: (0.6, 0.7), 4: (0.7, 0.6), 5: (0.5, 0.6)}
@@ -56,7 +57,7 @@ def train(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("interrupted", [False, True])
+@pytest.mark.parametrize("interrupted", [pytest.param(False, marks=LONG), True])
 def test_ten_epochs_after_the_best(train, tmp_path, interrupted):
     if interrupted:
         (tmp_path / "stop5").touch()

@@ -36,7 +36,7 @@ VARIANTS = {
     "no validation": ["--disable-validation", "--chunk-sentences", "2"],
 }
 
-FAST = ["random chunks", "update frequency, chunks"]
+FAST = ["update frequency, chunks"]
 
 
 @pytest.fixture

@@ -183,7 +183,7 @@ def test_references_of_contrastive_sets_have_the_tags(finetuned, kind):
         assert found[-1][1].tolist() == pytest.approx(scores, abs=1e-5)
 
 
-@pytest.mark.parametrize("task", ["window", "stream"])
+@pytest.mark.parametrize("task", ["window", pytest.param("stream", marks=LONG)])
 def test_validation_translates_as_decoding_does(data, stock, tmp_path, task):
     model = own(MEMORY, "mbart50") if task == "stream" else MBART
     bleu = ["--eval-bleu", "--eval-bleu-args", '{"beam": 2, "max_len_b": 10, "min_len": 6}']
