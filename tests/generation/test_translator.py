@@ -10,6 +10,7 @@ import threading
 import pytest
 import tiny
 import torch
+from long_tests import LONG
 
 from fairseq_docmt.analysis._documents import load as load_to_analyse
 from fairseq_docmt.errors import UserError
@@ -124,12 +125,12 @@ def test_a_translator_cannot_be_copied(window_checkpoint, copied):
     "system, decoding",
     [
         ("window", "sequential"),
-        ("window", "window"),
-        ("window", "segment"),
+        pytest.param("window", "window", marks=LONG),
+        pytest.param("window", "segment", marks=LONG),
         ("memory_stream", "stream"),
         ("cache_stream", "stream"),
         ("memnet_rows", "iterative"),
-        ("rfa_window", "sequential"),
+        pytest.param("rfa_window", "sequential", marks=LONG),
         ("rfa_document", "sequential"),
     ],
 )
