@@ -6,7 +6,7 @@ r"""Prepare text with marked supporting words for attention regularization.
         --subwords data/text/subwords/train.en data/text/subwords/train.fr \
         --out data/bin/train.en-fr.supporting.jsonl
 
-The marks are those of SCAT (Yin et al., 2021).  ``<p>`` and ``</p>`` enclose ambiguous words.
+The marks are used as in SCAT (Yin et al., 2021).  ``<p>`` and ``</p>`` enclose ambiguous words.
 ``<hon>`` and ``<hoff>`` enclose supporting words, which show how to translate them.  Marks may be
 numbered, as in ``<p2>``, ``</p2>``, ``<hon2>`` and ``<hoff2>``.  Words of a document belong
 together if their marks have the same number, or if their marks have none.

@@ -136,7 +136,7 @@ def _ours(registry: Dict[str, type]) -> List[str]:
 
 
 def _of_task(name: str, alone: bool) -> Section:
-    """Return the options that a task adds to those of fairseq's translation task.
+    """Return the options that a task has and fairseq's translation task lacks.
 
     Args:
         name: name of the task.

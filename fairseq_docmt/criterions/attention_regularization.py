@@ -191,7 +191,7 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
     def forward(self, model, sample, reduce=True):
         """Compute the loss of a batch.
 
-        Arguments and results are those of fairseq's ``label_smoothed_cross_entropy``.
+        Arguments and results are the same as for fairseq's ``label_smoothed_cross_entropy``.
 
         Raises:
             UserError: the model lacks an attention module to be regularized, or the task is not a

@@ -116,8 +116,8 @@ class SentenceSearch(search.Search):
     def step(self, step, lprobs, scores, prev_output_tokens=None, original_batch_idxs=None):
         """Choose the candidates for the next token of each row, as fairseq's strategies do.
 
-        The arguments are those of fairseq's strategies.  ``lprobs`` (bsz, beam, vocabulary) is
-        changed in place: words that must not follow get minus infinity.
+        The arguments are the same as for fairseq's strategies.  ``lprobs`` (bsz, beam, vocabulary)
+        is changed in place: words that must not follow get minus infinity.
 
         Returns:
             scores, tokens and beams of the candidates of each row, each (bsz, candidates).
@@ -262,8 +262,8 @@ class FewWordsBeamSearch(BeamSearch):
     def step(self, step, lprobs, scores, prev_output_tokens=None, original_batch_idxs=None):
         """Return the candidates that fairseq's beam search would choose.
 
-        The arguments are those of fairseq's beam search; ``lprobs`` is (bsz, beams, vocabulary).
-        On a CPU, a large vocabulary is first reduced to the best words of each beam.
+        The arguments are the same as for fairseq's beam search; ``lprobs`` is (bsz, beams,
+        vocabulary).  On a CPU, a large vocabulary is first reduced to the best words of each beam.
         """
         rest = (scores, prev_output_tokens, original_batch_idxs)
         # fairseq chooses twice as many candidates as beams, and at most all words but one.

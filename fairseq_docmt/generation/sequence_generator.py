@@ -167,7 +167,7 @@ class _DocumentGenerator:
         """Add finished hypotheses to their rows, and return the rows that are now done.
 
         In beam search a row keeps its ``beam_size`` best hypotheses, and not the first ones as in
-        fairseq.  The arguments and the form of the result are those of fairseq's method.
+        fairseq.  The arguments and the form of the result are the same as for fairseq's method.
         """
         batch = (tokens, scores, finalized, finished, beam_size, attn, src_lengths, max_len)
         if not self.search.keeps_best:

@@ -451,7 +451,7 @@ def _loaded(files: List[CheckpointFile], data: str, options: dict) -> dict:
     Args:
         files: checkpoints of the ensemble.
         data: directory with the dictionaries.
-        options: options that replace those of training.
+        options: options that replace the options of training.
 
     Returns:
         A dict with ``args``, ``task`` and ``models``, as from fairseq's hub.
@@ -536,7 +536,7 @@ def _options_of(file: CheckpointFile) -> set:
 
 
 def _refuse_without_effect(options: Iterable[str]) -> None:
-    """Refuse options that have no effect in Python: those of training and of fairseq's commands.
+    """Refuse options of training and of fairseq's commands, which have no effect in Python.
 
     Raises:
         UserError: an option has no effect; the message says what to use instead.

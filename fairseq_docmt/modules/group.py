@@ -97,7 +97,7 @@ class _GroupAttention(AttentionProjections):
     def _outputs(self, q, k, v, seen: Tensor, same_sentence: Tensor) -> List[Tensor]:
         """Compute the outputs of sentence attention and, if combined, of document attention.
 
-        The arguments are those of :meth:`attend`.
+        The arguments are the same as for :meth:`attend`.
 
         Returns:
             List of one or two (B, T, C) tensors.

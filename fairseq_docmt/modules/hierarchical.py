@@ -22,7 +22,7 @@ class PreviousStates(NamedTuple):
 
     Attributes:
         states: (M, W, C) encoder or decoder states of each sentence. The sentences from the
-            document state before the batch come first, then those of the batch.
+            document state before the batch come first, then the sentences of the batch.
         present: (M, W) True at tokens, False at padding.
         place: (rows, n) indices in ``states`` of the n previous sentences of each row, the farthest
             first.
@@ -257,8 +257,8 @@ class HANDecoder(StatefulDecoder):
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """Compute features with attention to previous target sentences (teacher forcing).
 
-        Arguments and results are those of :meth:`StatefulDecoder.forward_sequence`. The extra
-        outputs include the new document state, ``doc_state``.
+        Arguments and results are the same as for :meth:`StatefulDecoder.forward_sequence`. The
+        extra outputs include the new document state, ``doc_state``.
         """
         stream = encoder_out["stream"].for_rows(len(tokens))
         stream = stream if weights_of is None else stream.ungrouped()
@@ -298,7 +298,7 @@ class HANDecoder(StatefulDecoder):
     def read(self, x, tokens, state):
         """Run the layers over new tokens, then attend to the previous target sentences.
 
-        The arguments are those of :meth:`StatefulDecoder.read`.
+        The arguments are the same as for :meth:`StatefulDecoder.read`.
 
         Returns:
             (rows, T, C) features, the new state of each layer, and the keys and values of the

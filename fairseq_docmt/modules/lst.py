@@ -27,7 +27,7 @@ class _LongShortTermAttention(AttentionProjections):
         heads: number of attention heads.
         dropout: dropout probability of attention weights.
         separate: whether attention to the whole sequence has query, key and value projections of
-            its own. By default it shares those of sentence attention.
+            its own. By default it shares the projections of sentence attention.
     """
 
     def __init__(self, embed_dim: int, heads: int, dropout: float = 0.0, separate: bool = False):

@@ -306,8 +306,8 @@ class MultiEncoderDecoder(StatefulDecoder):
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """Compute features with attention to previous sentences (teacher forcing).
 
-        Arguments and results are those of :meth:`StatefulDecoder.forward_sequence`. The extra
-        outputs include the new document state, ``doc_state``.
+        Arguments and results are the same as for :meth:`StatefulDecoder.forward_sequence`. The
+        extra outputs include the new document state, ``doc_state``.
         """
         stream = encoder_out["stream"].for_rows(len(tokens))
         contexts = [context.for_rows(len(tokens)) for context in encoder_out["contexts"]]

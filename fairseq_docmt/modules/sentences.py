@@ -142,7 +142,7 @@ class SentenceDecoder(StatefulDecoder):
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """Compute features with sentence-aware attention over whole sequences (teacher forcing).
 
-        Arguments and results are those of :meth:`StatefulDecoder.forward_sequence`.
+        Arguments and results are the same as for :meth:`StatefulDecoder.forward_sequence`.
         """
         source, padding, separators = batch_first_source(encoder_out)
         marks, _ = self.marks(tokens, _first_sentences(source))

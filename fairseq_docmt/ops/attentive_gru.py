@@ -92,7 +92,7 @@ def attentive_gru_without_gradients(
 def _steps(from_input, state, parts: AttentionParts, project, energy):
     """Run all steps of the GRU; also return intermediate results that the backward pass needs.
 
-    The arguments are those of :func:`attentive_gru_without_gradients`.
+    The arguments are the same as for :func:`attentive_gru_without_gradients`.
 
     Returns:
         (B * N, T + 1, d) states, beginning with the initial one; (B * N, T, S) attention weights;

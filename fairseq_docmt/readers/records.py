@@ -20,7 +20,7 @@ from fairseq_docmt.readers.record_files import (
 )
 
 #: Fields of translations that a reference is read from if the record has no other text, as in
-#: WMT25, whose references are files like those of systems.
+#: WMT25, whose references are files like the outputs of systems.
 _ONLY_TEXT = ("hypothesis", "hyp", "mt", "translation")
 #: Fields of the system of a record, in files with a record for each segment of each system.
 SYSTEM_FIELDS = ("system", "system_id", "sysid", "system_name")

@@ -12,7 +12,7 @@ EARLIER_NAMES = {name: earlier for (earlier, _), name in RENAMED_TASKS.items()}
 
 
 class StoredOptions:
-    """Options from the command line, completed by those of a checkpoint or by defaults.
+    """Options from the command line, completed by options of a checkpoint or by defaults.
 
     Args:
         task_name: registered name of the task, stored with the options.

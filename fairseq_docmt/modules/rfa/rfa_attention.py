@@ -254,7 +254,8 @@ class CausalRFA(_RFA):
     ) -> Tuple[Tensor, CausalState]:
         """Attend from one new token of each beam to itself and the beam's history.
 
-        The arguments are those of :meth:`forward`; ``state`` is the state before the new tokens.
+        The arguments are the same as for :meth:`forward`; ``state`` is the state before the new
+        tokens.
 
         Returns:
             (B * N, C) output and the state after the new tokens.

@@ -37,8 +37,8 @@ class WindowTransformerDecoder(StatefulDecoder):
     def forward_sequence(self, x, tokens, encoder_out, weights_of):
         """Compute features with window attention around aligned tokens (teacher forcing).
 
-        Arguments and results are those of :meth:`StatefulDecoder.forward_sequence`. In training,
-        the batch is also included in the average ratio of source to target length,
+        Arguments and results are the same as for :meth:`StatefulDecoder.forward_sequence`. In
+        training, the batch is also included in the average ratio of source to target length,
         :attr:`train_ratio`.
         """
         source, source_padding, separators = batch_first_source(encoder_out)

@@ -70,8 +70,9 @@ class CausalWindowAttention(CachedCausalAttention, _WindowAttention):
     def forward(self, x, padding=None, before=None, need_state=False, **_):
         """Attend from each new token of a row to itself and to the earlier tokens in its window.
 
-        The arguments and results are those of ``CachedCausalAttention.forward``.  In addition, a
-        single decoding step may be given as (rows, C) input; the output then has the same shape.
+        The arguments and results are the same as for ``CachedCausalAttention.forward``.  In
+        addition, a single decoding step may be given as (rows, C) input; the output then has the
+        same shape.
         """
         if x.dim() > 2:
             return super().forward(x, padding, before, need_state)

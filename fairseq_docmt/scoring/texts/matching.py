@@ -95,7 +95,7 @@ def _has_the_ends(source: Optional[Input], reference: Input) -> bool:
 
 
 def _with_ids_of(source: Optional[Input], layout: Layout) -> Layout:
-    """Return a layout without ids with those of the source, if this has the same segments."""
+    """Give a layout without ids the ids of the source, if this has the same segments."""
     if layout.ids is not None or not isinstance(source, Documents) or source.reordered:
         return layout
     of_source = layout_of(source)

@@ -3,7 +3,7 @@ r"""Compute the F1 of ambiguous pronouns and of formality, with spaCy's taggers.
     fairseq-docmt pronouns --source test.en --reference test.de \
         sentence=sentence.out window=window.out
 
-The scores are those of Herold and Ney (2023), appendix A.1.  Only sentences with an ambiguous
+The scores are defined by Herold and Ney (2023), appendix A.1.  Only sentences with an ambiguous
 source pronoun are evaluated.  In each sentence, the number of correct pronouns of a class is the
 smaller of its counts in the hypothesis and in the reference.  Precision is relative to the pronouns
 of the hypotheses, recall to the pronouns of the references (the paper swaps the two names, which

@@ -107,7 +107,7 @@ def check_checkpoints_to_decode(task) -> None:
 
 
 def _options_of_task(task: str) -> set:
-    """Return the names of the options that a document task adds to those of ``translation``."""
+    """Return the names of the options that a document task has and ``translation`` lacks."""
     config = TASK_DATACLASS_REGISTRY.get(task)
     if config is None or not issubclass(config, TranslationConfig):
         return set()

@@ -162,7 +162,7 @@ def chosen(cfg, file: Optional[CheckpointFile]) -> Optional[TagOptions]:
 def adopted(cfg, task_state: dict) -> TagOptions:
     """Return the tags stored in a checkpoint, adapted to the languages and options of the task.
 
-    If the languages of the task are not those of the training, the tags change accordingly.
+    If the task has other languages than the training, the tags change accordingly.
     Options that differ from the stored tags are refused unless ``--override-checkpoint-options`` is
     given.
 
