@@ -7,7 +7,7 @@ import platform
 import statistics
 import sys
 from pathlib import Path
-from typing import List
+from typing import Iterable, List
 
 import fairseq_docmt  # noqa: F401  (registers tasks; before fairseq, which logs)
 
@@ -47,6 +47,13 @@ def new_parser(docstring: str) -> argparse.ArgumentParser:
     """Return a parser whose help begins with the docstring of a program and shows defaults."""
     return argparse.ArgumentParser(
         description=docstring.replace("``", ""), formatter_class=HelpFormatter
+    )
+
+
+def add_numbers(parser, option: str, default: Iterable[int], metavar: str, text: str) -> None:
+    """Add an option that takes one or more whole numbers."""
+    parser.add_argument(
+        option, type=int, nargs="+", default=list(default), metavar=metavar, help=text
     )
 
 

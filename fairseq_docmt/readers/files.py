@@ -131,7 +131,7 @@ def finite_number(value) -> float:
         ValueError: the value is not a finite number, or is written as ``1_0``.
     """
     if isinstance(value, (int, float, str)) and not isinstance(value, bool):
-        found = float(value)
+        found = float(str(value))  # infinite for an int that no float can hold
         if math.isfinite(found) and "_" not in str(value):
             return found
     raise ValueError(f"{value} is not a finite number")

@@ -45,6 +45,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 from common import (  # noqa: E402
     SMALL,
     add_keep_memory,
+    add_numbers,
     add_threads,
     describe_machine,
     invented_dictionary,
@@ -297,14 +298,7 @@ def main() -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--out", type=Path, help="folder for the results")
     parser.add_argument("--paper", action="store_true", help="sizes of the paper")
-    parser.add_argument(
-        "--windows",
-        type=int,
-        nargs="+",
-        default=list(WINDOWS),
-        metavar="L",
-        help="sentences of a window",
-    )
+    add_numbers(parser, "--windows", WINDOWS, "L", "sentences of a window")
     parser.add_argument(
         "--largest",
         type=int,

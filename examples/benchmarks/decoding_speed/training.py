@@ -18,6 +18,7 @@ import torch
 from benchmark import build
 from common import (
     add_keep_memory,
+    add_numbers,
     add_threads,
     begin,
     describe_machine,
@@ -94,14 +95,7 @@ def main() -> None:
     """Run the benchmark."""
     parser = new_parser(__doc__)
     parser.add_argument("--out", type=Path, help="folder for the results")
-    parser.add_argument(
-        "--lengths",
-        type=int,
-        nargs="+",
-        default=list(LENGTHS),
-        metavar="N",
-        help="tokens of a sequence",
-    )
+    add_numbers(parser, "--lengths", LENGTHS, "N", "tokens of a sequence")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each system")
     add_threads(parser)
     add_keep_memory(parser)

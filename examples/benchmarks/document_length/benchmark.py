@@ -34,6 +34,7 @@ from matplotlib import pyplot  # noqa: E402
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 from common import (  # noqa: E402
     SMALL,
+    add_numbers,
     add_threads,
     describe_machine,
     document_task,
@@ -198,14 +199,7 @@ def main() -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--out", type=Path, help="folder for the results")
     parser.add_argument("--paper", action="store_true", help="transformer base")
-    parser.add_argument(
-        "--lengths",
-        type=int,
-        nargs="+",
-        default=list(LENGTHS),
-        metavar="N",
-        help="tokens of the document",
-    )
+    add_numbers(parser, "--lengths", LENGTHS, "N", "tokens of the document")
     parser.add_argument(
         "--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS, help="default: all"
     )

@@ -28,6 +28,7 @@ from fairseq_docmt.generation.ensembles import PrefixEnsemble
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 from common import (  # noqa: E402
     SMALL,
+    add_numbers,
     describe_machine,
     document_task,
     median_and_range,
@@ -110,14 +111,7 @@ def main() -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--paper", action="store_true", help="transformer base, 15,000 types")
     parser.add_argument("--arch", default="window_attn_transformer", help="architecture")
-    parser.add_argument(
-        "--sentences",
-        type=int,
-        nargs="+",
-        default=[15, 60],
-        metavar="N",
-        help="sentences of the document",
-    )
+    add_numbers(parser, "--sentences", [15, 60], "N", "sentences of the document")
     parser.add_argument("--repeats", type=int, default=3, help="turns of each way")
     args = parser.parse_args()
     logging.disable(logging.INFO)

@@ -43,6 +43,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 from common import (  # noqa: E402
     SMALL,
     add_keep_memory,
+    add_numbers,
     add_threads,
     describe_machine,
     invented_dictionary,
@@ -234,14 +235,7 @@ def main() -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--out", type=Path, help="folder for the results")
     parser.add_argument("--paper", action="store_true", help="transformer base")
-    parser.add_argument(
-        "--lengths",
-        type=int,
-        nargs="+",
-        default=list(LENGTHS),
-        metavar="N",
-        help="tokens of the document",
-    )
+    add_numbers(parser, "--lengths", LENGTHS, "N", "tokens of the document")
     parser.add_argument(
         "--systems",
         nargs="+",

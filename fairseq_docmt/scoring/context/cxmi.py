@@ -339,19 +339,19 @@ def main(args: argparse.Namespace) -> None:
             "options with which its training data were made, such as --bpe-codes"
         )
     longest = int(documents.index.position.max())
+    window = scorer.task.search.window
+    ends = [(context, context.rpartition(":")[2]) for context in args.context]
+    wanted = {context: int(most) for context, most in ends if most.isdecimal()}
     notes += [
         f"context {context}: no sentence has more than {longest} sentence(s) before it"
-        for context in args.context
-        for _, _, most in (context.rpartition(":"),)
-        if most.isdecimal() and int(most) > longest
+        for context, most in wanted.items()
+        if most > longest
     ]
-    window = scorer.task.search.window
     notes += [
         f"context {context}: a window of this model has at most {window - 1} sentence(s) before "
         "the scored one"
-        for context in args.context
-        for _, _, most in (context.rpartition(":"),)
-        if window and most.isdecimal() and int(most) >= window
+        for context, most in wanted.items()
+        if window and most >= window
     ]
     unrelated = unrelated_note("source and reference", documents.source, documents.target)
     notes += [unrelated] if unrelated else []

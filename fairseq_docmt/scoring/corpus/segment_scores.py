@@ -300,7 +300,7 @@ def _number(value, where: str) -> float:
     """
     try:
         return finite_number(value)
-    except (ValueError, OverflowError):
+    except ValueError:
         shown = re.sub(r"\s+", " ", str(value))[:40]
         raise UserError(
             f"{where}: {shown!r} is no score; every segment needs a finite number"

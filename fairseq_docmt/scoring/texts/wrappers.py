@@ -40,14 +40,14 @@ _LANGUAGES = (
     r"japanese|korean|polish|portuguese|romanian|russian|spanish|swedish|turkish|ukrainian)"
 )
 _HERE = r"(?:here(?: is|'s|’s| are)|below is|hier ist|voici|aquí (?:está|tienes)|以下[是は])"
-_SURE = r"(?:(?:sure|certainly|of course|okay|absolutely)\b[^\n:：.!]{0,40}[,.!:]\s*)?"
+_SURE = r"(?:sure|certainly|of course|okay|absolutely)\b[^\n:：.!]{0,40}[,.!:]\s*"
 #: Thoughts of a reasoning model, with their tags.
 THOUGHTS = re.compile(r"<(think|thinking|reasoning)>.*?</\1>\s*", flags=re.I | re.S)
 #: Thoughts whose opening tag was part of the prompt.
 _UNOPENED = re.compile(r"\A.*</(?:think|thinking|reasoning)>\s*", flags=re.I | re.S)
 #: Announcement before a translation, such as "Here is the translation:".
 ANNOUNCEMENT = re.compile(
-    rf"\s*{_SURE}(?:\*\*)?(?:{_HERE}[^\n:：]{{0,60}}?"
+    rf"\s*(?:{_SURE})?(?:\*\*)?(?:{_HERE}[^\n:：]{{0,60}}?"
     rf"(?:{_TRANSLATION}|\bin [A-Z]\w+|\b{_LANGUAGES}\b)"
     rf"[^\n:：]{{0,60}}|{_LABEL}|output)\s*(?:\*\*)?[:：](?:\*\*)?\s*"
     rf"|\s*(?:\*\*{_LABEL}\*\*|#+\s*{_LABEL}|-{{3,}}|\*{{3,}})\s*\Z",
@@ -55,11 +55,7 @@ ANNOUNCEMENT = re.compile(
 )
 #: Answer to the request for a translation, such as "Of course! I'd be happy to help.", which may
 #: also be part of a text.
-_ANSWER = re.compile(
-    r"\s*(?:sure|certainly|of course|okay|absolutely)\b[^\n:：.!]{0,40}[,.!:]\s*"
-    r"(?:i['’](?:d|ll)|i would|here)\b",
-    flags=re.I,
-)
+_ANSWER = re.compile(rf"\s*{_SURE}(?:i['’](?:d|ll)|i would|here)\b", flags=re.I)
 #: Offer of help after a translation, such as "Let me know if ...".
 OFFER = re.compile(
     r"\s*(?:let me know if|i hope this|feel free to|please let me know|is there anything else)\b"
