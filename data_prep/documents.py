@@ -233,7 +233,7 @@ def run_reader(read: Callable[..., Iterable[Document]], args: argparse.Namespace
 
     Args:
         read: function that reads the documents, given ``args``.
-        args: options of the command, including those of :func:`reader_parser`.
+        args: options of the command, including the options of :func:`reader_parser`.
     """
     left_out = LeftOut()
     try:

@@ -157,7 +157,7 @@ def plain_documents(args: argparse.Namespace) -> Iterator[Document]:
 def tokens_of(text: str, words: Sequence[Marked], subwords: Sequence[str]) -> List[List[int]]:
     """Find the subwords of each marked word of a line.
 
-    The letters of the line are aligned with those of the subwords, which may differ where the
+    The letters of the line are aligned with the letters of the subwords, which may differ where the
     tokenizer has escaped characters and the truecaser has changed case.
 
     Args:
@@ -243,7 +243,7 @@ def link(documents: Iterable[Document], subwords: Iterator[Tuple[str, ...]], nam
         The links of all documents.
 
     Raises:
-        CorpusError: the lines of the prepared text do not correspond to those of the documents, or
+        CorpusError: lines of the prepared text do not correspond to lines of the documents, or
             more than about a tenth of the marked words are not found in it.
     """
     links, line = Links(), 0

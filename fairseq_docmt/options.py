@@ -99,7 +99,7 @@ def main(args: Namespace) -> None:
 def all_sections() -> List[Section]:
     """Return the options of all tasks, architectures, criteria and optimizers of this package.
 
-    The first section has the options that all document tasks share; each further one has those of
+    The first section has the options that all document tasks share; each further section belongs to
     one task, architecture, criterion or optimizer.
     """
     return list(_chosen(Namespace(task=None, arch=None)))
@@ -227,7 +227,7 @@ def _options(own: Iterable[Field], defaults: Optional[Dict[str, Any]] = None) ->
 
     Args:
         own: the fields.
-        defaults: default values by field name, which take precedence over those of the fields.
+        defaults: default values by field name, which take precedence over defaults of the fields.
     """
     defaults = defaults or {}
     return [

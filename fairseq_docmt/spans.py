@@ -12,7 +12,7 @@ from fairseq_docmt.document_index import DocumentIndex
 
 #: (number of tokens of each sentence with its end symbol, maximum number of tokens of a span)
 Limit = Tuple[np.ndarray, int]
-#: (examples, 2) spans, or a function that draws those of an epoch with a random generator
+#: (examples, 2) spans, or a function that draws an epoch's spans with a random generator
 Spans = Union[np.ndarray, Callable[..., np.ndarray]]
 
 

@@ -3,7 +3,7 @@
 For some ambiguous words of the training text, annotations tell which other words show how to
 translate them: their supporting words.  An additional term of the loss draws the attention of each
 of these ambiguous words to its supporting words.  Since fairseq's layers do not return the weights
-of self-attention, the criterion recomputes those of ambiguous words from the inputs of the
+of self-attention, the criterion recomputes the weights of ambiguous words from the inputs of the
 attention modules.
 """
 
@@ -152,8 +152,8 @@ class AttentionRegularization(LabelSmoothedCrossEntropyCriterion):
     Supporting words are annotated words that show how to translate an ambiguous word.  In training,
     each ambiguous word adds :math:`KL(p \| a)`, times ``--attention-weight``, to the loss (Yin et
     al., 2021, section 5).  Here :math:`p` is uniform over its supporting words, and :math:`a` are
-    its attention weights in one layer, by default those of a single head.  In validation nothing is
-    added.
+    its attention weights in one layer, by default of a single head.  In validation nothing
+    is added.
 
     In the logs, ``attention_loss`` is the divergence in bits, averaged over ambiguous words and
     regularized attention modules, and ``attention_mass`` is the average total weight of the

@@ -123,7 +123,7 @@ def open_drafts(
         Dataset of the drafts; None if ``folder`` is None.
 
     Raises:
-        UserError: the file is missing, its lines do not match those of the split, or it was not
+        UserError: the file is missing, its lines do not match the lines of the split, or it was not
             binarised with the target dictionary.  A draft that contains a special symbol, such as
             ``<sep>``, as one of its words is refused, too.
     """

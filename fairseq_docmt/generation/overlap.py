@@ -86,7 +86,7 @@ class OverlapSearch(JointSearch):
         """Return a decoding unit for sentences ``first`` to ``end - 1`` of ``unit``.
 
         The new unit has no line ids (-1), because a line id belongs to a row of the batch, and the
-        rows of the batch are those of the whole ``unit``.
+        batch has a row for each line of the whole ``unit``.
         """
         number = self.task.options["next_sentences"]
         return replace(

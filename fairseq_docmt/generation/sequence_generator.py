@@ -210,7 +210,7 @@ class _DocumentGenerator:
 
 
 def _merge(finalized: List[list], new: List[list], most: int) -> None:
-    """Add new hypotheses to those of their rows, and keep the best ``most`` of each row.
+    """Add new hypotheses to the earlier ones of each row, and keep the best ``most``.
 
     Args:
         finalized: finished hypotheses of each row, changed in place.

@@ -465,7 +465,7 @@ def _loaded(files: List[CheckpointFile], data: str, options: dict) -> dict:
         )
     options["data"] = data
     known = {name: value for name, value in options.items() if name in trained}
-    # With the other groups of options, which those of the task follow.
+    # With the other groups of options, because task options take values from them.
     whole = OmegaConf.structured(FairseqConfig)
     whole.task = {**trained, **known, "_name": files[0].task}
     task = tasks.setup_task(whole.task, from_checkpoint=True)

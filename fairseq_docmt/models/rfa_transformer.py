@@ -191,7 +191,7 @@ def _check_pool(args) -> None:
     """Check that there are enough random matrices to draw a different one for each head.
 
     With ``--share-random-matrices``, the heads of all decoder layers draw from the same pool;
-    otherwise only those of one layer do.
+    otherwise only the heads of one layer do.
 
     Raises:
         UserError: ``--random-matrices`` is too small.

@@ -42,7 +42,7 @@ class WindowAttentionConfig(FairseqDataclass):
         default="relative",
         metadata={
             "help": "relative: learned relative positions in self-attention, up to "
-            "--attention-window, and no others; absolute: those of the transformer"
+            "--attention-window, and no others; absolute: as in the transformer"
         },
     )
     alignment: ChoiceEnum(ALIGNMENTS) = field(

@@ -142,8 +142,8 @@ class PackedGRU(nn.Module):
         """Run all layers; return the outputs of the top layer and the last states of all layers.
 
         Args:
-            data: (N, m) all N inputs: those of all rows at the first step, then at the second step,
-                and so on, as in a packed sequence.
+            data: (N, m) all N inputs: of all rows at the first step, then of all rows at the second
+                step, and so on, as in a packed sequence.
             sizes: number of rows at each step.
             state: initial state of each layer and direction; None for zeros.
         """
@@ -166,8 +166,8 @@ class PackedGRU(nn.Module):
         Args:
             number: index of the layer and direction. In a bidirectional GRU, odd numbers are the
                 backward directions.
-            data: (N, m) all N inputs: those of all rows at the first step, then at the second step,
-                and so on.
+            data: (N, m) all N inputs: of all rows at the first step, then of all rows at the second
+                step, and so on.
             sizes: number of rows at each step.
             state: initial state of each row.
         """
@@ -202,7 +202,7 @@ def swap_modules(model: nn.Module, replacement: Callable[[nn.Module], Optional[n
     Args:
         model: model to change.
         replacement: function that takes a module and returns its replacement, or None to keep it.
-            Modules with forward pre-hooks, such as those of quantization noise, are always kept.
+            Modules with forward pre-hooks, such as hooks for quantization noise, are always kept.
     """
     for module in list(model.modules()):
         for name, child in list(module.named_children()):

@@ -334,7 +334,7 @@ class StatefulDecoder(KeepsState, TransformerDecoderBase):
         return sentence_positions(positions, tokens.eq(self.separator), ends=False)
 
     def _embed(self, tokens: Tensor, positions: Optional[Tensor] = None, most: int = 0) -> Tensor:
-        """Return the (B, T, C) embeddings of tokens, including those of their positions.
+        """Return the (B, T, C) embeddings of tokens, with their position embeddings added.
 
         Args:
             tokens: (B, T) tokens.

@@ -98,8 +98,8 @@ class HierarchicalAttention(nn.Module):
     """Attention to the words of each previous sentence, then to the resulting sentence summaries.
 
     A gate combines each state with the result. The module follows Miculicich et al. (2018); its
-    layer norms and the residual connection of the feed-forward network are those of the authors'
-    code. Without previous sentences the output is the input.
+    layer norms and the residual connection of the feed-forward network follow the authors' code.
+    Without previous sentences the output is the input.
 
     Args:
         embed_dim: size C of states.

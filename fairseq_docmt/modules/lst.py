@@ -59,7 +59,7 @@ class _LongShortTermAttention(AttentionProjections):
         """Project inputs (B, T, C) to queries, keys and values, each (B, H, T, d).
 
         With separate projections they are (B, 2 H, T, d): first the H heads of sentence attention,
-        then those of attention to the whole sequence.
+        then the H heads of attention to the whole sequence.
         """
         parts = [self.split_heads(self.q_proj(x)), *self.keys_and_values(x)]
         if not self.separate:

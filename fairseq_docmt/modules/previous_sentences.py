@@ -87,8 +87,8 @@ class PreviousSentences(NamedTuple):
     """Sentences in and before a batch, with the indices of each row's previous sentences.
 
     Attributes:
-        tokens: (M, W) padded tokens of all M sentences: first those from the document state, then
-            those of the batch.
+        tokens: (M, W) padded tokens of all M sentences: first sentences of the document state, then
+            sentences of the batch.
         place: (rows, n) indices in ``tokens`` of the n previous sentences of each row, oldest
             first.
         known: (rows, n) True where a previous sentence exists and belongs to the row's document.

@@ -42,7 +42,7 @@ class Cache(NamedTuple):
         return cls(keys, values, nothing, nothing.clone())
 
     def emptied(self, rows: Tensor) -> "Cache":
-        """Return the caches, with those of some documents emptied.
+        """Return the caches, with the caches of some documents emptied.
 
         Args:
             rows: (B,) True for the documents whose caches are emptied.

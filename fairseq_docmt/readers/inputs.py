@@ -64,7 +64,7 @@ class Documents(NamedTuple):
 
     @property
     def reordered(self) -> bool:
-        """Whether the file has a document's segments in another order or among those of others."""
+        """Whether the file reorders a document's segments or mixes them with other documents."""
         return any(document.reordered for document in self.documents)
 
 

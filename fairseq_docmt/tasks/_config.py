@@ -42,8 +42,8 @@ class DocumentTranslationConfig(TranslationConfig):
     override_checkpoint_options: bool = field(
         default=False,
         metadata={
-            "help": "use the task and options given here (such as --window-size) even if they "
-            "differ from those of the checkpoint"
+            "help": "use the task and options given here (such as --window-size) even if the "
+            "checkpoint has others"
         },
     )
     gold_context: bool = field(
@@ -76,7 +76,7 @@ class DocumentTranslationConfig(TranslationConfig):
     sentence_ratio: float = field(
         default=1.0,
         metadata={
-            "help": "ratio of target tokens of --sentence-data to those of the documents or "
+            "help": "ratio of target tokens of --sentence-data to target tokens of documents or "
             "windows in an epoch"
         },
     )
@@ -106,7 +106,7 @@ class DocumentTranslationConfig(TranslationConfig):
         metadata={
             "help": "language tags as the pre-trained models have them: mbart25 (at the end of the "
             "source, and as the decoder's first token), or mbart50, m2m and nllb (at the beginning "
-            "of source and target); default: those of the checkpoint"
+            "of source and target); default: the tags of the checkpoint"
         },
     )
     source_tag: Optional[str] = field(

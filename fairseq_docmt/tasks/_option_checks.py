@@ -144,7 +144,7 @@ def check_in_decoding(task) -> None:
 
 
 def report_of_optimizer(optimizer) -> None:
-    """Warn about optimizer options that differ from those of the checkpoint to be resumed.
+    """Warn about optimizer options that differ from the options of the checkpoint to be resumed.
 
     fairseq keeps the values of the checkpoint, except for the learning rate.
 
@@ -164,7 +164,7 @@ def report_of_optimizer(optimizer) -> None:
 
 
 def report_of_start(task, cfg) -> None:
-    """Warn about options that differ from those of the checkpoint that training starts from.
+    """Warn about options that differ from the checkpoint that training starts from.
 
     These are options of the model and, if training is resumed, of the training examples.  A
     different dropout causes a warning only if a training run is resumed, not if a new run starts

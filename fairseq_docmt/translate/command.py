@@ -16,7 +16,7 @@ The output has the format of the input.  Translations replace the source or are 
   folder     every file is a document; the output is a folder with files of the same names
   -          standard input
 
-Tokenizer, BPE, languages and decoding are those of the checkpoint.  In addition to the options
+Tokenizer, BPE, languages and decoding are as in the checkpoint.  In addition to the options
 below, any option of fairseq-generate can be given, such as --decoding window or
 --no-repeat-ngram-size 4.  Finished documents are kept in OUT.partial until all are done.  If the
 command is interrupted, run it again, and it continues with the next document.
@@ -403,7 +403,7 @@ def _run(files, documents, journal, settings, args, size) -> None:
     Args:
         files: input files with their outputs.
         documents: documents of all files, in order.
-        journal: journal of finished documents, including those of an interrupted run; None for
+        journal: journal of documents finished by this run or an interrupted one; None for
             standard output.
         settings: model and options of the translating processes.
         args: options of the command.

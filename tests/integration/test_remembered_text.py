@@ -213,5 +213,5 @@ def test_other_words_than_those_of_a_stock_training(binarised, tmp_path, caplog,
     ):
         caplog.clear()
         use()
-        assert ("words are not those of the source dictionary in" in caplog.text) == swapped
+        assert ("words differ from the source dictionary in" in caplog.text) == swapped
         assert "target dictionary" not in caplog.text

@@ -139,7 +139,7 @@ class BeamMemory(NamedTuple):
             return self._read_by_kernel(phi_q, floor)
         numerator = denominator = 0.0
         if self.sums.size(2) > 0:
-            # One product over all summaries of a sentence; those of other beams have weight 0.
+            # One product over all summaries of a sentence; summaries of other beams have weight 0.
             spread = phi_q.unsqueeze(3) * self.shares.unsqueeze(-1).to(phi_q.dtype)
             spread = spread.flatten(3)
             numerator = spread @ self.rounded

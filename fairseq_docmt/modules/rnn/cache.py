@@ -89,7 +89,7 @@ class Lookup(NamedTuple):
 
     @property
     def has_slot_gates(self) -> bool:
-        """Whether ``gates`` holds projections of slot values as well as those of source states."""
+        """Whether ``gates`` holds projections of slot values as well as of source states."""
         return self.gates.size(1) > self.likeness.size(1)
 
     def of_sentences(self, sentences: Tensor) -> "Lookup":

@@ -1,9 +1,9 @@
 """Encoder of ``window_attn_transformer``, which can extend the encoding of a growing source.
 
 When a document is translated sentence by sentence, its source grows by a sentence at a time.  With
-window attention, this changes the outputs of only a few earlier positions: those of the previous
-end of the source (``</s>`` and, if present, a language tag), which new sentences replace, and those
-of tokens that attend to this end, directly or through lower layers.  All other outputs are reused.
+window attention, this changes the outputs of only a few earlier positions: the previous end of the
+source (``</s>`` and, if present, a language tag), which new sentences replace, and tokens that
+attend to this end, directly or through lower layers.  All other outputs are reused.
 """
 
 from typing import List, NamedTuple, Optional

@@ -416,8 +416,7 @@ def _of_sentences(without: Sequence[Scores], found: Dict[str, Sequence[Scores]])
 
     Returns:
         A dictionary for each sentence.  ``words`` is the list of its tokens.  ``without`` and each
-        context are lists of base-2 log-probabilities: those of the tokens, then that of the end
-        symbol.
+        context are lists of base-2 log-probabilities: of each token, then of the end symbol.
     """
     everything = {"without": without, **found}
     return [

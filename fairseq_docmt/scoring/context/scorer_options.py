@@ -134,8 +134,8 @@ def _completed(given: List[TextForm], languages: Sequence[str], data: str) -> Li
         data: folder of the training data.
 
     Raises:
-        UserError: the options name BPE codes or a SentencePiece model other than those of the
-            training data.
+        UserError: the options name other BPE codes or another SentencePiece model than the
+            training data has.
     """
     found = read_text_forms(data)
     if not all(language in found for language in languages):

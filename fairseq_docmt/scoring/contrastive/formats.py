@@ -298,7 +298,7 @@ class _Documents:
         pairs = self._pairs(where, str(name))
         if not str(line).isdecimal() or not 1 <= int(line) <= len(pairs):
             raise UserError(
-                f"{where}: {name} has no line {line}; --documents must be those of the test set"
+                f"{where}: {name} has no line {line}; --documents must be from the test set"
             )
         lines = (
             slice(max(int(line) - 1 - before, 0), int(line) - 1),

@@ -5,7 +5,7 @@ r"""Score systems by s-BLEU, d-BLEU, chrF, TER, METEOR and COMET, with significa
 
 The first system is the baseline of the tests.  Texts have one sentence per line and blank lines
 between documents, or are in a format with document ids (see `convert`).  If the segments of a
-translation do not match those of the reference, it can be aligned with --align, or scored as whole
+translation do not match the reference, it can be aligned with --align, or scored as whole
 documents with d-bleu and d-chrf.
 """
 

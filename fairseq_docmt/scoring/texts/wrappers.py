@@ -82,8 +82,8 @@ _REFUSAL = re.compile(
 )
 _KEY = re.compile(r'\{\s*"\w+"\s*:')
 _MARKED = re.compile(r'\s*(?:\*\*[^*]+\*\*|"[^"]+"|“[^“”]+”|„[^„“”"]+[“”"]|«[^«»]+»)\s*')
-#: Kinds of which a few are part of the text: names are those of the source, speech is quoted, and
-#: people answer "Sure, here it is".
+#: Kinds of which a few are part of the text: the source has the name, speech is quoted, and people
+#: answer "Sure, here it is".
 _FEW = ("the source", "marks around it", "announcements", "bullets")
 _NUMBER = re.compile(r"[(\[]?(\d+)[.):\]]\s+")
 #: Least number of lines of a document; in fewer, numbers at the beginning may be chance.

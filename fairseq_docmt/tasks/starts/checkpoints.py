@@ -288,7 +288,7 @@ def _warn_of_other_words(file: CheckpointFile, task) -> None:
         wanted, found = map(_training_text.checksum_of_words, (Dictionary.load(path), own))
         if wanted != found:
             logger.warning(
-                "%s was trained with %s, whose words are not those of the %s dictionary in %s; "
+                "%s was trained with %s, whose words differ from the %s dictionary in %s; "
                 "binarise the text with it (--srcdict, --tgtdict of fairseq-preprocess)",
                 file.path,
                 path,
