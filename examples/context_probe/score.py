@@ -18,6 +18,8 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 from fairseq_docmt.scoring._tables import Table, add_arguments, show
 
 Key = Tuple[str, int]
+#: rows for whole sentences
+EQUAL, LENGTH = "equal to the reference", "length / reference"
 FIELDS = {"line", "phenomenon", "distance", "answer", "alternatives", "ceiling"}
 
 
@@ -166,8 +168,8 @@ def table(systems: Dict[str, System]) -> Table:
     sentences = str(first.quality.sentences)
     equal = [system.quality.rate for system in systems.values()]
     ratios = [system.quality.length_ratio for system in systems.values()]
-    rows.append(["equal to the reference", "", sentences, "", *_formatted(*equal)])
-    rows.append(["length / reference", "", sentences, "", *_formatted(*ratios)])
+    rows.append([EQUAL, "", sentences, "", *_formatted(*equal)])
+    rows.append([LENGTH, "", sentences, "", *_formatted(*ratios)])
     headers = ["phenomenon", "distance", "questions", "ceiling without context", *systems]
     return Table("Accuracy", headers, rows)
 

@@ -1,7 +1,6 @@
 """The TVSub recipe: recorded commands, limited contexts, and tables written from one file."""
 
 import json
-import re
 import sys
 
 import contexts
@@ -10,7 +9,6 @@ import measured
 import pytest
 import results
 import tables
-import tiny
 import torch
 
 from fairseq_docmt.errors import UserError
@@ -489,28 +487,3 @@ def test_the_readme_has_the_tables_of_the_results(recipe):
     readme = tables.page_of(recipe).read_text(encoding="utf-8")
     assert all(readme.count(mark) == 1 for mark in tables.MARKS)
     assert tables.inserted(readme, tables.text(found)) == readme
-
-
-#: architecture in the table of README.md -> systems of TVSub whose BLEU it shows, and their control
-SHOWN = {
-    "transformer": (["window2", "window4"], "control"),
-    "rfa_transformer": (["rfa-decay"], "control"),
-    "memory_transformer": (["memory-source"], "control"),
-    "window_attn_transformer": (["window-attn"], "control"),
-    "g_transformer": (["group3"], "control2"),
-    "han_transformer": (["han-source"], "control"),
-    "multi_encoder_transformer": (["multi-source"], "control"),
-}
-
-
-@pytest.mark.parametrize("arch", SHOWN)
-def test_the_first_page_shows_figures_of_the_results(arch):
-    """They are the BLEU of a system in its best decoding."""
-    table = (tiny.ROOT / "examples/tvsub_zh_en/results.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\S+) +\| `[\w-]+` +\| (\d+\.\d)[*°]* ", table, flags=re.M)
-    best = {name: max(float(bleu) for other, bleu in rows if other == name) for name, _ in rows}
-    page = (tiny.ROOT / "README.md").read_text(encoding="utf-8")
-    (cell,) = re.findall(rf"^\|.*\| `{arch}` \|.*\| ([^|]*) \|$", page, flags=re.M)
-    systems, control = SHOWN[arch]
-    wanted = [*(best[name] for name in systems), best[control]]
-    assert [float(figure) for figure in re.findall(r"\d+\.\d", cell)] == wanted
