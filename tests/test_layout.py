@@ -34,7 +34,7 @@ def test_files_that_pages_name_are_there(page):
 
 
 def test_the_glossary_is_that_of_the_code():
-    text = (tiny.ROOT / "examples/guide/adding_a_system.md").read_text(encoding="utf-8")
+    text = (tiny.ROOT / "examples/guide/developing.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([\w ,]+) \| .* \| `(\w+)` in `([\w/.]+)` \|$", text, flags=re.M)
     table = text.split("## Glossary")[1].split("\n## ")[0]
     assert len(rows) == table.count("\n|") - 2 <= 25
