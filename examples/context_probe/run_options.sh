@@ -32,9 +32,18 @@ options() {
   esac
 }
 
-for system in "${systems[@]}"; do options "$system"; done
-case ${systems[0]} in
-  document | lengths | sampled-lengths | document-attention)
+corpus=
+for system in "${systems[@]}"; do
+  options "$system"
+  case $system in document* | *lengths) of=documents ;; *) of=windows ;; esac
+  [ "${corpus:-$of}" = "$of" ] || {
+    echo "error: ${systems[0]} and $system have different corpora; give another folder to each" >&2
+    exit 1
+  }
+  corpus=$of
+done
+case $corpus in
+  documents)
     task=(--task full_document_translation)
     decodings=(sequential-full-source sequential)
     # Models that have not learned enough write without end, and the next sentences after that.

@@ -206,9 +206,22 @@ def main(arguments: Optional[List[str]] = None) -> None:
 def _figures_of_file(questions: List[dict], path: str) -> System:
     try:
         output = read_output(path)
-        return System(accuracy(questions, output.hypotheses), quality(output))
+        found = System(accuracy(questions, output.hypotheses), quality(output))
+        _check_references(questions, output.references)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+    return found
+
+
+def _check_references(questions: List[dict], references: Dict[int, List[str]]) -> None:
+    """Raise a ValueError if references lack the answers, as in an output of another test set."""
+    for question in questions:
+        line, answer = question["line"], question["answer"]
+        if answer not in references[line]:
+            raise ValueError(
+                f"the reference of line {line + 1} lacks the answer {answer!r}; give the output "
+                "for the text of the questions"
+            )
 
 
 def _check_sentences(systems: Dict[str, System]) -> None:

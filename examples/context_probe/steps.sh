@@ -28,8 +28,14 @@ keep_earlier() {
   }
 }
 
-# prepare [options of make_data.py]
+# prepare [options of make_data.py]: stop if the folder has a corpus of other options
 prepare() {
+  local wanted="$* ${dictionaries[*]}" made=$work/corpus_options
+  [ ! -e "$made" ] || [ "$(cat "$made")" = "$wanted" ] || {
+    echo "error: $work has another script's corpus; give another folder" >&2
+    exit 1
+  }
+  echo "$wanted" > "$made"
   python "$here/make_data.py" --out "$work/data" "$@"
   rm -rf "$work/bin"
   quietly preprocess fairseq-preprocess -s src -t tgt --destdir "$work/bin" \

@@ -82,6 +82,11 @@ def test_a_column_for_each_system(run, capsys, tmp_path):
         (rows({}), "H-0\t-1\ta\n", "out: no hypothesis for line 5"),
         (rows({}), "", "out: no hypothesis for line 5"),
         (rows({}), "H-4\t-1\ta\n", r"out: no reference \(T-\) for line 5"),
+        (
+            rows({}),
+            "T-4\tb\nH-4\t-1\ta\n",
+            "out: the reference of line 5 lacks the answer 'a'",
+        ),
         ("", "H-4\t-1\ta\n", "probe has no questions"),
         ("{}\n", "H-4\t-1\ta\n", "probe, line 1: not a question"),
         (rows({}) + "4\n", "H-4\t-1\ta\n", "probe, line 2: not a question"),
