@@ -2,10 +2,10 @@
 
     python tables.py [FOLDER | RESULTS.json]
 
-FOLDER is that of the recipe; default: this one.  The tables go between the two comments in its
-results.md, or README.md, that name this script; those of RESULTS.json are printed.  repeated.json,
-if it is there, has systems that were also trained from another base, in the form of the systems in
-results.json.
+FOLDER is the folder of a recipe; default: this one.  The tables go between the two comments in its
+results.md, or README.md, that name this script; given RESULTS.json, they are printed.
+repeated.json, if it is there, has systems that were also trained from another base, in the form of
+the systems in results.json.
 """
 
 import argparse
@@ -51,6 +51,11 @@ def metric(scores: dict, label: str) -> dict:
 def number(value: Optional[float], digits: int = 1) -> str:
     """Format a number; nothing for None."""
     return "" if value is None else f"{value:.{digits}f}"
+
+
+def percent(share: Optional[float]) -> str:
+    """Format a share in percent; nothing for None, such as the precision of no pronouns."""
+    return "" if share is None else number(100 * share)
 
 
 def stars(found: dict, name: str) -> str:
@@ -107,15 +112,15 @@ def _of_pronouns(scores: dict, system: str) -> List[str]:
     Where the test set was not scored for pronouns, its F1 is left out.
     """
     marked = scores["pronouns"]["systems"][system]["all"]
-    shares = [number(100 * marked[x]) for x in ("precision", "recall")]
+    shares = [percent(marked[x]) for x in ("precision", "recall")]
     return [*shares, *(_f1(scores.get(x), system) for x in ("pronouns", "test-pronouns"))]
 
 
 def _f1(pronouns: Optional[dict], system: str) -> str:
     if pronouns is None:
         return ""
-    star = "*" * is_other(pronouns["differences"].get(system))
-    return number(100 * pronouns["systems"][system]["all"]["f1"]) + star
+    f1 = percent(pronouns["systems"][system]["all"]["f1"])
+    return f1 and f1 + "*" * is_other(pronouns["differences"].get(system))
 
 
 def translation_headers(sets: List[str], pronouns: bool) -> List[str]:
@@ -152,7 +157,7 @@ def published_rows(published: List[Dict[str, str]], systems: Dict[str, dict], se
     Args:
         published: rows of published.tsv.
         systems: our systems.
-        sets: test sets, those of the paper and others.
+        sets: test sets, of the paper and others.
     """
     named = {row["ours"] for row in published}
     alone = [{"ours": name} for name in systems if name not in named]
@@ -185,7 +190,7 @@ def context_row(name: str, scores: dict) -> List[str]:
     if "context-pronouns" in scores:
         pronouns = scores["context-pronouns"]["systems"]
         row.append(gain(scores["usage"]["dropped_pronouns"]))
-        row += [number(100 * pronouns[context]["all"]["f1"]) for context in ("own", "other")]
+        row += [percent(pronouns[context]["all"]["f1"]) for context in ("own", "other")]
     return row
 
 
@@ -458,7 +463,7 @@ def inserted(readme: str, tables: str) -> str:
 
 
 def load(path: Path) -> dict:
-    """Read results, and those of systems that were also trained from another base.
+    """Read results, also of systems that were trained again from another base.
 
     Args:
         path: a file of results, or the folder of a recipe.

@@ -467,6 +467,17 @@ def test_scores_of_a_paper_beside_ours(tmp_path):
     assert results.published(tmp_path / "none.tsv") == []
 
 
+def test_without_pronouns_there_is_no_share():
+    found = made_up()
+    nothing = {"all": {"precision": None, "recall": 0.0, "f1": None}}
+    scores = found["systems"]["memory"]["scores"]
+    for name in ("pronouns", "context-pronouns"):
+        scores[name]["systems"] = dict.fromkeys(scores[name]["systems"], nothing)
+    (row,) = tables.translation_rows("memory", found["systems"]["memory"], found["sets"])
+    assert row[-6:-2] == ["", "0.0", "", "40.0"]
+    assert tables.context_row("memory", scores)[-2:] == ["", ""]
+
+
 def test_results_of_a_file_are_printed(tmp_path, capsys):
     results_file = tmp_path / "results.json"
     results_file.write_text(json.dumps(made_up()))
