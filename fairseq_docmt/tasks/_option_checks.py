@@ -183,7 +183,8 @@ def report_of_start(task, cfg) -> None:
         if resumes or not name.endswith(DROPOUTS)
     }
     trained = file.settings.get("task", {}) if resumes else {}
-    of_task = {name: trained[name] for name in OF_EXAMPLES if name in trained}
+    names = (*OF_EXAMPLES, "sentence_data", "drafts")
+    of_task = {name: trained[name] for name in names if name in trained}
     how = "goes on" if resumes else "starts from a checkpoint"
     for what, options, known in (("model", cfg, of_model), ("examples", task.cfg, of_task)):
         changed = [

@@ -75,12 +75,13 @@ class StoredOptions:
                 f"{self.task_name}; use --task {stored['task']}, or add "
                 "--override-checkpoint-options to decode it in another way"
             )
+        # First the ensemble: what is "given" may come from its first checkpoint.
+        if self.loaded is not None:
+            self._check_ensemble(stored)
         for name, value in self.given.items():
             trained = stored.get(name, self.defaults[name])
             if value != trained:
                 raise contradiction(name, value, trained, resumed)
-        if self.loaded is not None:
-            self._check_ensemble(stored)
         self.loaded = stored
         return {**self.chosen(), **stored}
 

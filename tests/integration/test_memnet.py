@@ -5,6 +5,7 @@ Covers data/rows_view.py, generation/iterative.py, tasks/document_rows_translati
 
 import math
 import re
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -141,7 +142,7 @@ def test_variants_train_and_translate(binarised, sentence_lm, drafts, tmp_path, 
     _, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
     alone = [len(part) == 1 for part in parts_of(TEST, task) for _ in part]
     assert [a == b for a, b in zip(found[0][1], found[1][1])] == alone
-    # References are scored given those of other sentences, or given drafts.
+    # References are scored given references of other sentences, or given drafts.
     texts, scores = run("--score-reference")
     check_scores(scores, scores_by_equations(checkpoint, place, texts, texts, own_query=False))
     texts, scores = run("--score-reference", "--drafts", str(drafts))
@@ -212,6 +213,10 @@ def test_training_resumes(binarised, sentence_lm, drafts, tmp_path, caplog):
     assert note not in caplog.text
     train(binarised, tmp_path / "b", "--gold-drafts", *arguments[2:], options=options, updates=16)
     assert note in caplog.text
+    shutil.copytree(drafts, tmp_path / "drafts")
+    arguments[1] = str(tmp_path / "drafts")
+    train(binarised, tmp_path / "b", *arguments, options=options, updates=18)
+    assert f"False (before: True), --drafts {tmp_path / 'drafts'} (before: None)" in caplog.text
 
 
 def test_documents_may_be_longer_than_positions(binarised, tmp_path):

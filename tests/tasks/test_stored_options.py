@@ -67,6 +67,14 @@ def test_ensembles_agree():
         adopted(options, {**STORED, "size": 4})
 
 
+def test_ensembles_agree_whose_first_checkpoint_gives_the_options():
+    """As in Python, where nobody gave an option."""
+    options = stored(size=3)
+    adopted(options)
+    with pytest.raises(UserError, match="^checkpoints of one ensemble must agree in --size: 3 and"):
+        adopted(options, {**STORED, "size": 4})
+
+
 @pytest.mark.parametrize(
     "states", [({KEY: STORED}, {}), ({}, {KEY: STORED})], ids=["last", "first"]
 )

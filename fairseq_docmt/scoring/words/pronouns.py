@@ -13,6 +13,7 @@ case; --lowercase tags them in lower case, as the paper's code does.
 """
 
 import argparse
+import os
 from itertools import repeat
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence
 
@@ -176,8 +177,8 @@ def tagger(name: str, exclude: Sequence[str] = ("ner", "lemmatizer", "parser")):
         exclude: components of the pipeline that are not needed and not loaded.
 
     Raises:
-        UserError: there is no such model, a package that it needs is missing, or one of its
-            components is unknown.
+        UserError: there is no such model, the folder has none, a package that it needs is missing,
+            or one of its components is unknown.
     """
     import spacy
 
@@ -189,6 +190,11 @@ def tagger(name: str, exclude: Sequence[str] = ("ner", "lemmatizer", "parser")):
             f"the spaCy model {name} needs a package or component that is missing: {message}"
         ) from None
     except OSError:
+        if os.path.exists(name):
+            raise UserError(
+                f"{name} is not the folder of a spaCy pipeline, with config.cfg and meta.json; "
+                "give one, or the name of a model"
+            ) from None
         raise UserError(
             f"the spaCy model {name} is not installed; "
             f"install it with `python -m spacy download {name}`"

@@ -165,6 +165,8 @@ def test_notes_on_how_texts_were_read(scoring, arguments, write):
 def test_mistakes(scoring, arguments, tmp_path):
     with pytest.raises(UserError, match="nowhere_sm is not installed; install it with"):
         scoring("pronouns", *arguments, "--source-model", "nowhere_sm")
+    with pytest.raises(UserError, match="is not the folder of a spaCy pipeline, with config.cfg"):
+        scoring("pronouns", *arguments, "--source-model", str(tmp_path))
     spacy.blank("de").to_disk(tmp_path / "blank")
     unknown = tmp_path / "unknown"
     spacy.blank("de").to_disk(unknown)
