@@ -69,7 +69,7 @@ read_arguments() {
 # note_start: say so where $system would train from random parameters
 note_start() {
   [[ " ${more[*]}" = *" --finetune-from-model"* || " ${more[*]}" = *" --restore-file"* ]] ||
-    echo "note: $system starts from random parameters; for those of the first stage give" \
+    echo "note: $system starts from random parameters; for parameters of the first stage give" \
       "--finetune-from-model CHECKPOINT" >&2
 }
 

@@ -10,7 +10,7 @@ from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 import fairseq_docmt  # noqa: F401
 from fairseq_docmt.errors import flag
 
-#: registered name -> class of the model, for those of this package
+#: registered name -> class of the model, for models of this package
 OWN = {
     name: model
     for name, model in ARCH_MODEL_REGISTRY.items()
@@ -94,7 +94,7 @@ def _all_with(condition) -> List[str]:
 
 #: variants that are transformers
 TRANSFORMERS = _all_with(lambda model: issubclass(model, TransformerModelBase))
-#: those of ONE_OF_EACH
+#: transformers in ONE_OF_EACH
 ONE_TRANSFORMER_OF_EACH = [name for name in ONE_OF_EACH if name in TRANSFORMERS]
 #: variants with a document state
 STREAMS = _all_with(lambda model: getattr(model, "is_document_recurrent", False))

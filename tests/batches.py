@@ -97,7 +97,7 @@ def run_documents(model, documents, gold=False, left_pad=True):
     """(T, V) outputs of each sentence of documents of triples (:func:`with_drafts`) as one batch.
 
     Args:
-        gold: memories get the decoder inputs themselves, not those of drafts.
+        gold: memories get the decoder inputs themselves, not drafts.
     """
     rows = [triple for document in documents for triple in document]
     pairs = [(source, words) for source, words, _ in rows]

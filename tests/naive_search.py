@@ -38,7 +38,7 @@ def beam_search(
         end: the symbol that ends a sentence, which must have one token at least.
         never: symbols that must not be written.
         len_penalty: scores are divided by length, the end symbol included, to this power.
-        context: log-probability and number of the tokens before, which count as those of the
+        context: log-probability and number of the tokens before, which count as part of the
             hypothesis.
     """
     score_before, length_before = context

@@ -46,7 +46,7 @@ def made_up(path, arch="a", text="t", seed=1, save_dir="run", **weights):
 
 
 def test_mean_of_all_parameters(trained, monkeypatch, tmp_path):
-    """As the loop over parameters and checkpoints; counts are those of the newest."""
+    """As the loop over parameters and checkpoints; counts come from the newest."""
     out = tmp_path / "average.pt"
     run(monkeypatch, "--inputs", trained[0].parent, "--num-update-checkpoints", 3, "--output", out)
     inputs = [tiny.weights(path) for path in trained]

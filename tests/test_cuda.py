@@ -143,7 +143,7 @@ def test_losses_and_gradients(name):
         assert_near(found[0][number], wanted[0][number], tolerance, f"{name}, output {number}")
         assert_near(found[1][number], wanted[1][number], tolerance, f"{name}, loss {number}")
     assert found[2].keys() == wanted[2].keys()
-    # Some gradients are zero but for rounding, as those of the bias of keys.
+    # Some gradients are zero but for rounding, such as gradients of the bias of keys.
     largest = max(float(gradient.abs().max()) for gradient in wanted[2].values())
     for parameter, gradient in wanted[2].items():
         assert_near(found[2][parameter], gradient, tolerance, f"{name}, {parameter}", largest)

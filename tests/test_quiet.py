@@ -46,7 +46,7 @@ def test_document_tasks_train_without_dumps(binarised, tmp_path, caplog):
 
 
 def test_tasks_without_a_dataclass_log_as_they_do(caplog):
-    """Their options are a Namespace, as those of fairseq's multilingual tasks."""
+    """Their options are a Namespace, as in fairseq's multilingual tasks."""
     cfg = OmegaConf.create({}, flags={"allow_objects": True})
     cfg.task = argparse.Namespace(_name="translation_multi_simple_epoch")
     with caplog.at_level(logging.INFO):

@@ -40,7 +40,7 @@ train() {
 
 first() { train --optimizer adam --lr 0.0005 --max-tokens 4096 "$@"; }
 
-# Learning rates: 3e-4 for new parameters, 6e-5 for those of the first stage.
+# Learning rates: 3e-4 for new parameters, 6e-5 for parameters of the first stage.
 second() {
   note_start
   train --task sentence_stream_translation --arch memory_transformer \

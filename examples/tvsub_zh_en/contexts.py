@@ -4,7 +4,7 @@
     python contexts.py take OUTPUT_OF_FAIRSEQ_GENERATE OUT/own.zh TEXT.en > hypotheses
 
 ``make`` writes OUT/own and OUT/other, both with one document for each sentence: up to SENTENCES
-that precede it, then the sentence.  In ``other`` the preceding sentences are those of another
+that precede it, then the sentence.  In ``other`` the preceding sentences come from another
 document, as in ``cxmi --context other-document:SENTENCES``.  ``take`` prints the
 translations of the last sentence of each such document, with the blank lines of the test set, so
 that empty translations are told from ends of documents; it needs the source of OUT/own or OUT/other

@@ -5,7 +5,7 @@
 The gain of a sentence: by how many bits a system finds its reference more probable with its own
 three previous sentences than with three of another document (``scores/usage.json``).  Of the
 sentences with a gain of at least three bits, those are chosen whose translation by the same system
-exceeds those of base and control most in chrF2, at most one of each document.  Writes
+exceeds base and control most in chrF2, at most one of each document.  Writes
 WORK/passages.json, with the previous sentences of each, the reference, and the translations of
 base, control and SYSTEMs.
 """

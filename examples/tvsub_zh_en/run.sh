@@ -11,7 +11,7 @@
 #
 #   --recipe FOLDER        with corpus.sh, prepare.sh and systems.txt (default: this one)
 #   --stages "STAGE ..."   of memories, train, translate, usage, contexts, gold, score (default: all)
-#   --target-tokens N      that each system reads after its base (default: those of corpus.sh)
+#   --target-tokens N      that each system reads after its base (default: as in corpus.sh)
 #   --test-sets N          how many of the test sets of corpus.sh are used (default: all)
 #   --beams "N ..."        of translations
 #   --device cpu|cuda
@@ -79,7 +79,7 @@ subset_of() {
   done
 }
 
-# Sets start, decodings and options (the task first) to those of a system, and the options of decoding.
+# Reads the settings of a system: start, decodings, options (the task first), and options of decoding.
 read_settings() {
   local line
   line=$(grep -hE "^$1 *\|" "${settings[@]}") ||
@@ -175,7 +175,7 @@ train() {
     schedule=(--lr 0.0005 --lr-scheduler polynomial_decay --warmup-updates 100 --total-num-update "$most"
       --max-update "$most" --finetune-from-model "$work/$start/checkpoint_best.pt" --no-epoch-checkpoints)
   fi
-  # The options of systems.txt come last: they win over those of all systems.
+  # The options of systems.txt come last: they win over options for all systems.
   measured "$1/train" fairseq-train "$bin" --user-dir "$user_dir" "${common[@]}" "${schedule[@]}" \
     "${placed[@]}" "${loading[@]}" --log-format simple --log-interval 50 \
     --save-interval-updates 250 --keep-interval-updates 1 --save-dir "$work/$1" "${options[@]}"
@@ -290,14 +290,14 @@ compare_with_context() {
   done
 }
 
-# compare SYSTEM NAME OUTPUT=FILE ...: scores of outputs by the reference, under this name in those of SYSTEM.
+# compare SYSTEM NAME OUTPUT=FILE ...: adds scores of outputs by the reference to the scores of SYSTEM, under this name.
 compare() {
   measured "$1/scores/$2-record" fairseq-docmt metrics \
     --metrics s-bleu,chrf "${bleu[@]}" --tests bootstrap,sign --reference "$reference" \
     --format json --out "$work/$1/scores/$2.json" "${@:3}"
 }
 
-# score_pronouns SYSTEM CONTROL: those that are marked, and on the first test set those of the reference.
+# score_pronouns SYSTEM CONTROL: marked pronouns, and on the first test set pronouns of the reference.
 score_pronouns() {
   find_outputs "$limited" "$1" "$2"
   measured "$1/scores/pronouns-record" fairseq-docmt dropped-pronouns \

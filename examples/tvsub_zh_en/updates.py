@@ -14,7 +14,7 @@ def updates(tokens: int, arguments: list) -> int:
     """Return the number of updates that read about this number of target tokens.
 
     Args:
-        tokens: target tokens, including those of a window that occur in other windows too.
+        tokens: target tokens, counted in every window in which they occur.
         arguments: data folder and options of ``fairseq-train``.
     """
     # After the command line is parsed, because this takes seconds and logs messages.

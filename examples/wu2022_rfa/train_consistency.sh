@@ -4,7 +4,7 @@
 #   bash train_consistency.sh WORK SYSTEM SAVE [--sets consistency_testsets] [--window-size group]
 #       [options of fairseq-train, e.g. --fp16]
 #
-# SYSTEM and --window-size are those of train.sh; --sets is a folder of Voita et al. (see README.md for
+# SYSTEM and --window-size are as in train.sh; --sets is a folder of Voita et al. (see README.md for
 # the download).  After each epoch the checkpoint is scored on the dev sets.  Training stops after 10
 # epochs without improvement; the best checkpoint is SAVE/checkpoint_best_consistency.pt.  After an
 # interruption, the same command continues.

@@ -1,4 +1,4 @@
-"""The figures of the papers beside those of the benchmarks, whose results are given here."""
+"""The figures of the papers beside our benchmarks, whose results are given here."""
 
 import importlib.util
 import json
@@ -76,7 +76,7 @@ def test_published_figures_are_made_from_the_results():
 
 
 def test_benchmarks_know_the_systems():
-    """The names of systems and settings are those of the benchmarks."""
+    """The names of systems and settings are as in the benchmarks."""
     names = {"training_memory": papers.MEMORY, "recurrent": papers.SPEEDS}
     for folder, systems in names.items():
         path = papers.BENCHMARKS / folder / "benchmark.py"

@@ -155,7 +155,7 @@ def test_examples_that_begin_with_the_same_sentence(tmp_path, dictionary):
         name: {(q, k) for q, k in links if q not in (18, 20, 39, 40)}
         for name, links in WANTED.items()
     }
-    # those of the whole document, of two sentences, and of the last sentence alone
+    # links of the whole document, of two sentences, and of the last sentence alone
     assert len(batch["supporting_words"]["cross"]) == 6 + 1 + 1
 
 

@@ -101,7 +101,7 @@ def target_cells(p, encoded: List[Encoded], read, c_src, place) -> List[Tensor]:
 
 
 def readings(p, sources, translations, own_query: bool = True, place: str = "context"):
-    """``[c^src; c^trg]`` of each sentence of a document, of those of the two that the model has.
+    """``[c^src; c^trg]`` of each sentence of a document, or the one of the two that the model has.
 
     Args:
         translations: what the decoder reads of each, ``</s>`` first; None while there are none, so

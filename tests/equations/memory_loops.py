@@ -92,7 +92,7 @@ class MemoryTransformer:
             memory is updated from has read the memories below it, and reaches add up, as in the
             authors' code.
         pre_norm: norms stand before their sublayers (not in the paper).
-        activation: in feed-forward networks, those of memories included.
+        activation: in feed-forward networks, also of memories.
     """
 
     p: Dict[str, Tensor]

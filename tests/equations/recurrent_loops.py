@@ -133,7 +133,7 @@ def decode(p, encoded, words, before=None, told=None):
     """The steps of the decoder over its input words ``y_0 = </s>, y_1, ...``.
 
     Args:
-        before: first states of the layers, those of RNNSearch by default.
+        before: first states of the layers, by default as in RNNSearch.
         told: what earlier sentences add to the gates of the lowest layer, a function of the
             embedded last word, the last state and c_t.
     """

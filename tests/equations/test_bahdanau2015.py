@@ -158,7 +158,7 @@ def test_dropout_between_other_layers():
 
 
 def test_shared_embeddings_are_one_table():
-    """Input and output embeddings of the decoder, and those of the source if all are shared."""
+    """Input and output embeddings of the decoder, and of the source if all are shared."""
     names = [f"decoder.{part}.weight" for part in ("embed_tokens", "output_projection")]
     names.append("encoder.embed_tokens.weight")
     for system, tables in (("one layer", 3), ("shared target embeddings", 2)):

@@ -111,7 +111,7 @@ def test_the_last_state_of_the_top_layer_is_left(layers):
 
 @torch.no_grad()
 def test_a_document_begins_as_rnnsearch(system):
-    """The first sentence has no context; later sentences differ from those of RNNSearch."""
+    """The first sentence has no context; later sentences differ from RNNSearch."""
     found, _ = run_lanes(system.model, LANES)
     base = [[loops.rnnsearch(system.parameters, d) for d in lane] for lane in LANES]
     for output, wanted, first in zip(found, *in_lanes(base, None)):

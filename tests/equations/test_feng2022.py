@@ -282,7 +282,7 @@ def keep_rows(side, embedded):
 @torch.no_grad()
 @pytest.mark.parametrize("variant", ["both", "all layers", "two sentences, all layers", "target"])
 def test_steps_of_beam_search_equal_the_equations(variant, monkeypatch):
-    """Memories do not change while beams are reordered; those of the best hypotheses are kept.
+    """Memories do not change while beams are reordered; memories of the best hypotheses are kept.
 
     Each of them is updated once before a sentence.
     """

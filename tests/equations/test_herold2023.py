@@ -1,8 +1,8 @@
 """window_attn_transformer against plain loops of Herold and Ney (2023), section 3.3.
 
 Where the paper is silent: sums that end in one half are rounded up, alignments beyond the source
-are held to its last token, and those of more target sentences than there are source sentences to
-the last sentence.
+are held to its last token, and alignments of more target sentences than there are source sentences
+to the last sentence.
 
 Covers modules/window/window_layers.py, modules/window/window_decoder.py.
 """

@@ -134,7 +134,7 @@ def test_without_gradients(variant):
 
 @torch.no_grad()
 def test_sentences_without_a_document_equal_the_sentence_level_decoder(variant):
-    """Section 3: the initial translations are those of the base model."""
+    """Section 3: the initial translations come from the base model."""
     model, p = built(*variant)
     wanted = [decode(p, encode(p, source), words)[0] for source, words in PAIRS]
     check(without_padding(run(model, PAIRS)[0], PAIRS), wanted)
@@ -270,7 +270,7 @@ def test_the_first_update_trains_the_insertion_of_readings(variant):
 
 
 def new_parameters(*options):
-    """Millions of parameters beyond those of rnnsearch, of the size of the paper."""
+    """Millions of parameters that rnnsearch lacks, at the size of the paper."""
     task = TranslationTask(TranslationConfig(), DICTIONARY, DICTIONARY)
     parser = host.get_training_parser()
     args = host.parse_args_and_arch(parser, ["data", "--arch", "memnet_rnn", *options])

@@ -56,7 +56,7 @@ def multi_head(w, query, source):
 
 
 def with_context(w, states, previous):
-    """Return h~_t for states h_t and those of the previous sentences."""
+    """Return h~_t for states h_t and states of the previous sentences."""
     if not previous:
         return states
     outputs = []

@@ -25,7 +25,7 @@ from fairseq_docmt.ops import step_kernels
 
 
 class RFA(NamedTuple):
-    """Options of a model; the defaults are those of the paper."""
+    """Options of a model; the defaults are as in the paper."""
 
     gate: str = "none"
     gate_cross: bool = False
@@ -106,7 +106,7 @@ def features(x: Tensor, matrix: Tensor, temperature: Tensor, kind: str) -> Tenso
 
 
 def least_denominator(options: RFA, number: int) -> float:
-    """0.1 for features of size 0.1 in the code of the paper, so 10 / D for those of D^-1/2."""
+    """0.1 for features of size 0.1 in the code of the paper, so 10 / D for size D^-1/2."""
     if options.floor is not None:
         return options.floor
     return 10 / number if options.feature_map == "sincos" else 1e-6

@@ -217,7 +217,7 @@ def check_documents(binarised, checkpoints, decoding, positions=None):
 
 @pytest.mark.parametrize("limit, wanted", [(50, 18), (12, 12)])
 def test_positions_that_a_sentence_needs(limit, wanted):
-    """Twice those of its source of four tokens and ten, or its limit."""
+    """Twice the four tokens of its source and ten, or its limit."""
     search = SimpleNamespace(
         formats=Formats.of(None, tiny.dictionary(9), LanguageTags((), (), (3,)))
     )
@@ -408,7 +408,7 @@ def test_the_future_changes_nothing(binarised, document_checkpoint):
 
 
 def test_references_are_scored_without_the_future(binarised, document_checkpoint):
-    """The scores of references equal those of the search."""
+    """The scores of references equal the scores in the search."""
     task, models = load([document_checkpoint])
     options = ["--task", "full_document_translation", "--decoding", "sequential"]
     output = tiny.generate(binarised, document_checkpoint, *options, "--score-reference")

@@ -68,7 +68,7 @@ def test_each_model_of_an_ensemble_limits_windows(binarised, window_checkpoint, 
 
 
 def test_training_that_has_read_several_folders(binarised, window_checkpoint, tmp_path):
-    """The dictionaries are those of the first folder, as in fairseq."""
+    """The dictionaries come from the first folder, as in fairseq."""
     state = torch.load(window_checkpoint, map_location="cpu", weights_only=False)
     state["cfg"]["task"]["data"] = f"{binarised}:{tmp_path}"
     torch.save(state, tmp_path / "checkpoint.pt")

@@ -22,7 +22,7 @@ REGULARIZED = ["--criterion", "attention_regularization", "--label-smoothing", "
 
 @pytest.fixture
 def data(binarised, tmp_path):
-    """Corpus in which the first words of sentences support those of the sentences after them."""
+    """Corpus in which first words of sentences support first words of the next sentences."""
     folder = tmp_path / "data"
     shutil.copytree(binarised, folder)
     for split in ("train", "valid"):
@@ -94,7 +94,7 @@ def test_without_weight_training_is_that_of_cross_entropy(data, tmp_path, task):
 
 @pytest.mark.parametrize("size, warned", [("1", True), ("2", False)])
 def test_a_warning_of_examples_without_supporting_words(data, tmp_path, caplog, size, warned):
-    """Words are supported by those of the sentence before, which windows of 1 lack."""
+    """Words are supported by words of the sentence before, which windows of 1 lack."""
     windows = ["--task", "sliding_window_translation", "--window-size", size]
     tiny.train(data, tmp_path, *windows, *REGULARIZED, updates=1)
     found = [r.getMessage() for r in caplog.records if "supporting words" in r.getMessage()]

@@ -432,7 +432,7 @@ def test_a_byte_order_mark_is_read_over(binarised, window_checkpoint):
 
 
 def test_messages_name_lines_of_the_whole_input(binarised, window_checkpoint):
-    """Not those of the lines that are read at a time."""
+    """Not of the lines that are read at a time."""
     options = [*WINDOW, "--buffer-size", "2"]
     for line, message in (
         ("w" * 500_001, "line 4 of the input has 500,001 characters, and lines are limited"),

@@ -62,7 +62,7 @@ def test_new_names_are_options_and_old_ones_are_not(model):
 
 
 def test_memory_networks_had_another_task(memnet_rows_checkpoint, tmp_path):
-    """Options that the stored task lacks follow those of fairseq, as in the commands."""
+    """Options that the stored task lacks follow fairseq's options, as in the commands."""
     wanted = likelihoods(memnet_rows_checkpoint, decoding="iterative")
     state = torch.load(memnet_rows_checkpoint, map_location="cpu", weights_only=False)
     state["cfg"]["task"]["_name"] = "full_document_translation"

@@ -1,7 +1,7 @@
 """A command that has done its work ends with status 0, whichever way it ends.
 
 fairseq loads batches ahead in a thread, and Python aborts if the thread is inside torch when the
-process ends.  So processes end here as those of users do, while the thread is loading: they are
+process ends.  So processes end here as in use, while the thread is loading: they are
 forked from a process that has imported everything, and batches take longer to load than to train.
 """
 

@@ -126,7 +126,7 @@ def test_heads_name_all_flags(path):
 )
 def test_a_second_stage_without_the_first_is_noted(script, options, noted):
     done = script("W", *options, end="system=both; note_start")
-    note = "note: both starts from random parameters; for those of the first stage give "
+    note = "note: both starts from random parameters; for parameters of the first stage give "
     note += "--finetune-from-model CHECKPOINT\n"
     assert (done.returncode, done.stderr) == (0, note if noted else "")
 

@@ -200,7 +200,7 @@ MISTAKES = {
     "--checkpoint-shard-count 0": "--checkpoint-shard-count must be at least 1, got 0",
     "--dataset-impl fasta": "--dataset-impl fasta has no texts",
 }
-#: those of fairseq-generate alone
+#: options of fairseq-generate alone
 OF_CORPORA = {
     "--num-workers -1": "--num-workers must be at least 0, got -1",
     "--distributed-world-size 0": "--distributed-world-size must be at least 1, got 0",
@@ -274,7 +274,7 @@ def seeded(run: Callable[[], str]) -> str:
     """Return the output of a command.
 
     Raises:
-        Refused: with the sentence that the user reads; other errors are those of the command.
+        Refused: with the sentence that the user reads; other errors come from the command.
     """
     random.seed(0)
     np.random.seed(0)

@@ -54,7 +54,7 @@ def test_a_second_stage_without_the_first_is_noted(system, options, noted, tmp_p
     recipes.write_files(tmp_path)
     script = "miculicich2018_han/train.sh"
     done = recipes.run_in(tmp_path, script, "WORK", system, "SAVE", *options)
-    note = f"note: {system} starts from random parameters; for those of the first stage give "
+    note = f"note: {system} starts from random parameters; for parameters of the first stage give "
     assert done.stderr == (f"{note}--finetune-from-model CHECKPOINT\n" if noted else "")
 
 
@@ -198,7 +198,7 @@ def test_part_of_a_comparison():
 
 
 def test_a_folder_of_earlier_scripts_goes_on(tmp_path):
-    """Which called those of other recipes with other arguments."""
+    """Which called scripts of other recipes with other arguments."""
     recipes.write_files(tmp_path)
     arguments = "CORPUS WORK rnnsearch memnet-both --stages memories".split()
     made = [("lm/record", [{"exit": 124}, {"exit": 0, "seconds": 1}])]

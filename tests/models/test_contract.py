@@ -395,7 +395,7 @@ def test_dropout_is_named_after_its_module(model):
 
 
 def test_keys_of_the_encoder_output_are_listed():
-    """The documented keys are exactly those of encoders and of reordered outputs."""
+    """The documented keys are exactly the keys of encoders and of reordered outputs."""
     source, found = batch([9, 4], left_pad=True), set()
     for arguments in ARCHITECTURES.values():
         model = tiny.model(*arguments)

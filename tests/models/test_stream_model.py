@@ -156,7 +156,7 @@ def test_groups_of_similar_length_change_nothing(grouped_rows, name, left_pad):
 
 @pytest.mark.parametrize("name", [name for name in GROUPED if name.startswith(("han", "multi"))])
 def test_groups_of_an_encoder_have_the_keys_of_the_whole_batch(grouped_rows, name):
-    """Lengths and padding are those of all rows, in their order."""
+    """Lengths and padding are of all rows, in their order."""
     rows, starts, _, group = grouped_rows
     model = tiny.model(*GROUPED[name])
     source = tensor_of([source for source, _ in rows])

@@ -1,4 +1,4 @@
-"""oneDNN products and gradients equal those of torch and are used only where possible."""
+"""oneDNN products and gradients equal torch's and are used only where possible."""
 
 import pytest
 import torch

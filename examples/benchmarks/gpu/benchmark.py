@@ -1,4 +1,4 @@
-"""Compare time and memory of all architectures with those of fairseq's transformer on a GPU.
+"""Compare time and memory of all architectures with fairseq's transformer on a GPU.
 
     python benchmark.py --out FOLDER             # one GPU, under 4 minutes
     python benchmark.py --out FOLDER --profile   # and what the GPU does meanwhile

@@ -7,8 +7,8 @@ After table 5 of Tu et al. (2018) and table 3 of Maruf and Haffari (2018), with 
 words, and the same number of sentences in all documents.  Training is forward, backward and Adam on
 the parameters that the last training stage of each system trains; decoding is beam search in the
 document tasks.  Systems take turns, and the first turn is a warm-up.  Results are medians; ratios
-are taken within a turn.  On a CPU, seconds are those of the process on all its threads, which other
-work on the machine changes little.  Writes ``results.json`` and ``results.md``.
+are taken within a turn.  On a CPU, seconds are CPU time of all threads of the process, which
+other work on the machine changes little.  Writes ``results.json`` and ``results.md``.
 """
 
 import argparse

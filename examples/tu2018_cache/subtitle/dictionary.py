@@ -48,7 +48,7 @@ class Links(NamedTuple):
     """Links of each target word to all source words of its sentence, for some sentences.
 
     Attributes:
-        keys: (links,) number of the pair of words, those of one target word after another.
+        keys: (links,) number of the pair of words, one target word after another.
         sizes: (target words,) number of links.
     """
 

@@ -245,7 +245,7 @@ def test_resuming_names_nothing_again(data, stock, tmp_path):
 
 
 def test_a_second_stage_keeps_the_tags(data, finetuned, tmp_path):
-    """And names those of other languages anew, here in the other direction."""
+    """And names tags of other languages anew, here in the other direction."""
     start = ["--finetune-from-model", str(finetuned("mbart50", "window"))]
     model = own(MEMORY, "mbart50")
     path = tiny.train(data / "bin", tmp_path / "a", *FINETUNED["stream"], *start, model=model)

@@ -1,4 +1,4 @@
-"""Scores by a field of the test set (``--by``), equal to those of its parts alone."""
+"""Scores by a field of the test set (``--by``), equal to scores of its parts alone."""
 
 import json
 

@@ -357,7 +357,7 @@ def test_of_long_texts_only_unknown_words_are_marked(monkeypatch):
 
 
 def test_places_count_segments_that_are_left_out(scoring, tmp_path):
-    """Tags, places and numbers of sentences are those of the files."""
+    """Tags, places and numbers of sentences are as in the files."""
     texts = [f"a b c d {n}" for n in range(1, 5)]
 
     def records(name, field, numbers):

@@ -1,4 +1,4 @@
-"""Published formats beside those of test_readers.py: JSON, CSV, SGM, gzip, fields by name.
+"""Published formats that test_readers.py lacks: JSON, CSV, SGM, gzip, fields by name.
 
 Covers readers/record_files.py, readers/records.py, readers/sgm.py.
 """
@@ -72,7 +72,7 @@ def test_the_same_test_set_in_every_format(write, name):
     path = write("x", FORMATS[name])
     found = read_translations({"X": path}, [path], source=path)
     wanted = [list(column) for column in zip(*ROWS)][2:]
-    if "quotes" in name:  # those of the text are gone too
+    if "quotes" in name:  # quotes of the text are gone too
         wanted[1][0] = "eins und zwei"
     assert [found.source, *found.references, found.systems["X"]] == wanted
     assert found.ids == ["a", "b"] and found.index.starts.tolist() == [0, 2, 3]
@@ -157,7 +157,7 @@ def test_a_table_with_several_systems(write):
 
 
 def test_a_translation_alone_is_a_reference(write):
-    """The references of WMT25 are files like those of systems."""
+    """The references of WMT25 are files like the outputs of systems."""
     records = [{"doc_id": "a", "tgt_lang": "de", "hypothesis": "eins\n\nzwei"}]
     path = write("x", json.dumps(records[0]) + "\n")
     assert read_input(path, "reference").documents[0].segments == ["eins", "zwei"]
