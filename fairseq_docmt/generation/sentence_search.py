@@ -58,7 +58,9 @@ class SentenceSearch(search.Search):
         self._forbidden = list(forbidden)
         self.keeps_best = beam > 1 and isinstance(inner, RANKING)
         self.supports_constraints = inner.supports_constraints
-        self.stop_on_max_len = inner.stop_on_max_len
+        # After a forced beginning a row may end with fewer hypotheses than beams, and fairseq's
+        # diverse searches would wait for the others.
+        self.stop_on_max_len = True
         self.needs_src_lengths = getattr(inner, "needs_src_lengths", False)
         self.limits: Optional[Tensor] = None
         self.counts: Optional[Tensor] = None

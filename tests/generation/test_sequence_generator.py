@@ -11,6 +11,7 @@ from naive_search import beam_search
 
 from fairseq_docmt.generation.sequence_generator import (
     DocumentGenerator,
+    RowLimits,
     SentenceNgramBlock,
     _merge,
 )
@@ -86,6 +87,22 @@ def test_diverse_hypotheses_end_once(model, groups):
     for row in found_by(generator, source(words, 6), [LIMIT] * 6):
         assert all(words.eos() not in tokens[:-1] for tokens, _ in row)
         assert len({tuple(tokens) for tokens, _ in row}) == 4
+
+
+@pytest.mark.parametrize("name", ["diverse", "siblings"])
+def test_a_row_that_ends_after_its_forced_word_has_one_hypothesis(model, name):
+    """It does not wait for as many as there are beams."""
+    beam, strategy = STRATEGIES[name]
+    words = tiny.dictionary()
+    net_input, forced = source(words, 2), words.nspecial + 3
+    generator = generator_of(model, words, beam, strategy)
+    limits = RowLimits(most=[1, LIMIT], marks=[1, 0])
+    prefixes = torch.tensor([[forced], [words.pad()]])
+    sample = {"net_input": net_input}
+    found = generator.generate([model], sample, limits, prefix_tokens=prefixes)
+    tokens = [[h["tokens"].tolist() for h in hypotheses] for hypotheses in found]
+    assert {tuple(row) for row in tokens[0]} == {(forced, words.eos())}
+    assert len(tokens[1]) == beam
 
 
 @torch.no_grad()
