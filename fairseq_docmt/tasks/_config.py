@@ -184,6 +184,7 @@ class DocumentTranslationConfig(TranslationConfig):
     shard_id: int = II("dataset.shard_id")
     bf16: bool = II("common.bf16")
     amp: bool = II("common.amp")
+    tpu: bool = II("common.tpu")
     seed: int = II("common.seed")
     no_progress_bar: bool = II("common.no_progress_bar")
 

@@ -3,6 +3,7 @@
 import ast
 import logging
 from argparse import Namespace
+from importlib.util import find_spec
 from typing import Iterable, List
 
 import torch
@@ -18,11 +19,18 @@ logger = logging.getLogger(__name__)
 
 
 def check_precision(cfg) -> None:
-    """Refuse ``--fp16`` without ``--fp16-no-flatten-grads`` on a CPU, because training would fail.
+    """Refuse half precision where training would fail.
+
+    This is ``--fp16`` on a CPU without ``--fp16-no-flatten-grads``, and ``--bf16``, with which
+    fairseq-train looks for a TPU.
 
     Raises:
-        UserError: ``--fp16`` cannot be used.
+        UserError: the option cannot be used.
     """
+    if cfg.tpu and not find_spec("torch_xla"):
+        raise UserError(
+            "--bf16 of fairseq-train is for TPUs, with torch_xla; give --amp, or leave it out"
+        )
     if cfg.fp16 and not cfg.fp16_no_flatten_grads and not torch.cuda.is_available():
         raise UserError(
             "--fp16 needs a GPU, or --fp16-no-flatten-grads; give that, train with --amp, or leave "

@@ -356,6 +356,10 @@ TRAINING = {
         "it out",
         [*WINDOWS, *NEW, "--fp16"],
     ),
+    "half precision of TPUs": Case(
+        "--bf16 of fairseq-train is for TPUs, with torch_xla; give --amp, or leave it out",
+        [*WINDOWS, *NEW, "--bf16"],
+    ),
     "a negative rate": Case("--lr must not be negative, got -1.0", [*WINDOWS, *NEW, "--lr", "-1"]),
     "dropout above 1": Case(
         "--dropout must be between 0 and 1, got 1.5", [*WINDOWS, *NEW, "--dropout", "1.5"]
