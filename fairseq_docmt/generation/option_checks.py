@@ -447,8 +447,8 @@ def _check_searches(args: Namespace, vocabulary: int) -> None:
             f"--beam {args.beam} must be divisible by --diverse-beam-groups {groups}; change one "
             "of them"
         )
-    diverse = groups > 0 or args.diversity_rate >= 0
-    if diverse and 2 * args.beam // max(groups, 1) >= vocabulary:
+    draws_twice = groups > 0 or args.diversity_rate >= 0 or args.constraints is not None
+    if draws_twice and 2 * args.beam // max(groups, 1) >= vocabulary:
         raise UserError(
             f"{chosen[0]} needs a --beam below half of the {vocabulary} words of the target "
             f"dictionary, got {args.beam}"

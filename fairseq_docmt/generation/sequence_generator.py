@@ -87,7 +87,7 @@ class _DocumentGenerator:
         )
         if self.repeat_ngram_blocker is not None:
             size = self.repeat_ngram_blocker.no_repeat_ngram_size
-            self.repeat_ngram_blocker = SentenceNgramBlock(size, separator)
+            self.repeat_ngram_blocker = SentenceNgramBlock(size, separator, self.eos)
         #: stock limits of one sentence; ``max_len_*`` are set for each batch
         self._most_tokens_a, self._most_tokens_b = self.max_len_a, self.max_len_b
         # The search forbids the end symbol, as only it knows which rows have reached their limit.
@@ -276,11 +276,12 @@ class SentenceNgramBlock(NGramRepeatBlock):
     Args:
         no_repeat_ngram_size: number of tokens of an n-gram.
         separator: index of ``<sep>``, after which another sentence begins.
+        end: index of ``</s>``, which is never forbidden; samples that have ended go on after it.
     """
 
-    def __init__(self, no_repeat_ngram_size: int, separator: int):
+    def __init__(self, no_repeat_ngram_size: int, separator: int, end: int):
         super().__init__(no_repeat_ngram_size, use_extension=False)
-        self.separator = separator
+        self.separator, self.end = separator, end
 
     def forward(self, tokens, lprobs, bsz: int, beam_size: int, step: int):
         """Forbid words that would repeat an n-gram of the current sentence.
@@ -306,6 +307,7 @@ class SentenceNgramBlock(NGramRepeatBlock):
         ends = written.eq(self.separator).flip(1).cumsum(1).flip(1)
         repeated &= ends[:, : ngrams.size(1)].eq(0)
         repeated &= lprobs.ne(-math.inf).sum(1, keepdim=True) > 1
+        repeated &= ngrams[..., -1].ne(self.end)
         rows, places = repeated.nonzero(as_tuple=True)
         lprobs[rows, ngrams[rows, places, -1]] = -math.inf
         return lprobs

@@ -190,7 +190,7 @@ def banned(size, *hypotheses, forced=None):
     lprobs = torch.zeros(len(hypotheses), WORDS)
     if forced is not None:
         lprobs[:, torch.arange(WORDS) != forced] = -math.inf
-    found = SentenceNgramBlock(size, SEP)(tokens, lprobs, 1, len(hypotheses), step)
+    found = SentenceNgramBlock(size, SEP, END)(tokens, lprobs, 1, len(hypotheses), step)
     return [row.eq(-math.inf).nonzero().view(-1).tolist() for row in found]
 
 
@@ -209,6 +209,9 @@ def banned(size, *hypotheses, forced=None):
         # the sentence before does not count
         (1, [5, 6, SEP, 7], [7]),
         (1, [5, 6, SEP], []),
+        # a sample that has ended goes on
+        (1, [5, END, 6], [5, 6]),
+        (2, [5, END, 6, 5], []),
         (2, [5, 6, SEP, 5], []),
         (2, [7, SEP, 5, 6, SEP, 7, SEP], []),
         (2, [6, 5, SEP, 5, 6, 5], [6]),

@@ -1748,6 +1748,14 @@ INTERACTIVE = {
         ["--tokenizer", "moses", "--source-lang", "src", "--target-lang", "tgt"],
         both(write("input", "w1\n"), trained_with(JIEBA, MOSES)),
     ),
+    "constraints of more beams than there are words": Case(
+        (
+            "--constraints needs a --beam below half of the 18 words of the target dictionary, "
+            "got 10"
+        ),
+        ["--constraints", "--beam", "10"],
+        write("input", "w1 w2\tv1\n"),
+    ),
     "constraints of samples": Case(
         "--sampling and --constraints are different searches; give one of them",
         ["--constraints", "--sampling", "--nbest", "2"],
