@@ -391,6 +391,11 @@ def _refuse_impossible(args: Namespace, vocabulary: int, alone: bool) -> None:
         raise UserError(f"--temperature must be positive, got {args.temperature}")
     if args.unnormalized and args.lenpen != 1:
         raise UserError("--lenpen has no effect with --unnormalized; leave one of them out")
+    if args.match_source_len and args.prefix_size > 0:
+        raise UserError(
+            "--prefix-size can end a translation before --match-source-len lets it; leave one of "
+            "them out"
+        )
     _check_lengths(args, alone)
     _check_searches(args, vocabulary)
 

@@ -1361,6 +1361,11 @@ DECODING = {
     "a rate that favours siblings": Case(
         "--diversity-rate must not be negative, got -0.5", [*WINDOWS, "--diversity-rate", "-0.5"]
     ),
+    "an end before the length of the source": Case(
+        "--prefix-size can end a translation before --match-source-len lets it; leave one of them "
+        "out",
+        [*WINDOWS, "--prefix-size", "50", "--match-source-len", "--decoding", "sequential"],
+    ),
     "siblings of more words than there are": Case(
         (
             "--diversity-rate needs a --beam below half of the 18 words of the target dictionary, "
