@@ -165,7 +165,10 @@ class DocumentTranslationTask(DocumentDataTask):
                 ``--override-checkpoint-options`` is not given; or the checkpoints of an ensemble
                 disagree.
         """
-        adopted = self.stored.adopt(state_dict, self.cfg.override_checkpoint_options)
+        override = self.cfg.override_checkpoint_options
+        adopted = self.stored.adopt(state_dict, override)
+        if self.trained and not override:  # they are the first checkpoint's
+            self.stored.given.clear()
         super().load_state_dict(state_dict)
         self.state.merge_state_dict({KEY: adopted})
         if language_tags.KEY in state_dict:

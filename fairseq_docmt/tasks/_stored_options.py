@@ -30,7 +30,9 @@ class StoredOptions:
         self.defaults = defaults
         self.learned = learned
         self.sentence_level = sentence_level
-        self.loaded = None
+        #: options of the first checkpoint of an ensemble, and the number of its checkpoints so far
+        self.loaded: Optional[dict] = None
+        self._count = 0
 
     def chosen(self) -> Dict[str, Any]:
         """Return the options (name -> value) of training, to store them in its checkpoints."""
@@ -63,6 +65,8 @@ class StoredOptions:
             stored = {**stored, "task": self.task_name}
         if override:
             return {**self.chosen(), **self._known(stored), **self.given, "task": self.task_name}
+        # First the ensemble: what is "given" may come from its first checkpoint.
+        self._check_ensemble(stored)
         if stored["task"] != self.task_name and resumed:
             raise UserError(
                 f"training would resume from {resumed}, which was trained with --task "
@@ -75,9 +79,6 @@ class StoredOptions:
                 f"{self.task_name}; use --task {stored['task']}, or add "
                 "--override-checkpoint-options to decode it in another way"
             )
-        # First the ensemble: what is "given" may come from its first checkpoint.
-        if self.loaded is not None:
-            self._check_ensemble(stored)
         for name, value in self.given.items():
             trained = stored.get(name, self.defaults[name])
             if value != trained:
@@ -92,8 +93,8 @@ class StoredOptions:
         or its default.
         """
         values = {**self.chosen(), **self.sentence_level, **self.given}
+        self._check_ensemble(values)
         if self.loaded is not None:
-            self._check_ensemble(values)
             values.update({name: self.loaded.get(name, x) for name, x in self.learned.items()})
         self.loaded = values
         return values
@@ -103,12 +104,13 @@ class StoredOptions:
         return {name: stored[name] for name in {**self.defaults, **self.learned} if name in stored}
 
     def _check_ensemble(self, stored: dict) -> None:
-        for name, default in self.defaults.items():
-            values = [state.get(name, default) for state in (self.loaded, stored)]
-            if values[0] != values[1]:
+        self._count += 1
+        for name, default in {"task": self.task_name, **self.defaults}.items():
+            first, other = (state.get(name, default) for state in (self.loaded or stored, stored))
+            if first != other:
                 raise UserError(
-                    f"checkpoints of one ensemble must agree in {flag(name)}: {values[0]} and "
-                    f"{values[1]}"
+                    f"checkpoints of one ensemble must agree in {flag(name)}: number 1 was trained "
+                    f"with {first}, number {self._count} with {other}; leave one out"
                 )
 
 

@@ -1612,7 +1612,8 @@ DECODING = {
         + ["--distributed-world-size", "2", "--distributed-rank", "1"],
     ),
     "unlike ensemble": Case(
-        "checkpoints of one ensemble must agree in --window-size: 3 and 2",
+        "checkpoints of one ensemble must agree in --window-size: number 1 was trained with 3, "
+        "number 2 with 2; leave one out",
         [*WINDOWS, "--path", "{checkpoint}:{folder}/other.pt"],
         changed_checkpoint(
             lambda state: state["task_state"]["document_options"].update(window_size=2), "other.pt"

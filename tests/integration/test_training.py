@@ -16,6 +16,7 @@ from fairseq.optim.amp_optimizer import AMPOptimizer
 from long_tests import LONG
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.symbols import DOCUMENT_SYMBOLS
 
 WINDOW = ["--task", "sliding_window_translation"]
@@ -351,10 +352,18 @@ def test_contradictions_are_refused_by_name(binarised, window_checkpoint):
         tiny.generate(binarised, window_checkpoint, *DOCUMENT)
 
 
-def test_ensembles_must_agree(binarised, window_checkpoint, tmp_path):
-    other = tiny.train(binarised, tmp_path, *WINDOW, "--window-size", "1", updates=2)
-    with pytest.raises(UserError, match="must agree in --window-size: 3 and 1"):
-        tiny.generate(binarised, f"{window_checkpoint}:{other}", *WINDOW)
+def test_ensembles_must_agree(binarised, window_checkpoint, document_checkpoint, tmp_path):
+    """Also in Python, where the options of the first checkpoint are not given by anyone."""
+    alone = tiny.train(binarised, tmp_path / "a", *WINDOW, "--window-size", "1", updates=2)
+    stock = tiny.train(binarised, tmp_path / "b", "--task", "translation", updates=2)
+    size = "window-size: number 1 was trained with 3, number 2 with 1; leave one out"
+    for other, what in ((alone, size), (stock, size), (document_checkpoint, "task: number 1 was")):
+        both, message = f"{window_checkpoint}:{other}", f"^checkpoints of one .* agree in --{what}"
+        with pytest.raises(UserError, match=message):
+            tiny.generate(binarised, both, *WINDOW)
+        with pytest.raises(UserError, match=message):
+            DocumentTranslator.from_pretrained(both)
+    DocumentTranslator.from_pretrained(f"{alone}:{stock}")
 
 
 @pytest.mark.parametrize(
