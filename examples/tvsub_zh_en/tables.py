@@ -5,7 +5,7 @@
 FOLDER is the folder of a recipe; default: this one.  The tables go between the two comments in its
 results.md, or README.md, that name this script; given RESULTS.json, they are printed.
 repeated.json, if it is there, has systems that were also trained from another base, in the form of
-the systems in results.json.
+the systems in results.json; before.json has losses before training.
 """
 
 import argparse
@@ -264,6 +264,12 @@ CUT = [
 ]
 
 
+def losses_before(found: dict) -> str:
+    """Return the validation losses of models that have only been started from a checkpoint."""
+    rows = [[name, *(number(loss, 2) for loss in losses)] for name, *losses in found["losses"]]
+    return f"{found['note']}\n\n{table(rows, found['headers'])}"
+
+
 def training_row(name: str, system: dict) -> List[str]:
     """Return how a system was trained."""
     runs = system["runs"]["train"]
@@ -412,7 +418,7 @@ def text(results: dict) -> str:
         if name in results["repeated"]
     ]
     of_contexts = context_headers(pronouns)
-    published = results.get("published", [])
+    published, before = results.get("published", []), results.get("before")
     tables = {
         "Beside the paper": published
         and table(published_rows(published, systems, sets), published_headers(sets)),
@@ -426,6 +432,7 @@ def text(results: dict) -> str:
         "With and without context": table(cut, CUT)
         + (f"\n\n{OF_GOLD}" if any(row[2].endswith(GOLD) for row in cut) else ""),
         "From another base": table(repeated, REPEATED),
+        "Before training": before and losses_before(before),
         "Training": table([training_row(n, s) for n, s in systems.items()], TRAINING)
         + "\n\n![Validation losses](losses.svg)",
         "Further settings": table([trial_row(n, t) for n, t in results["tried"].items()], TRIALS),
@@ -463,16 +470,21 @@ def inserted(readme: str, tables: str) -> str:
 
 
 def load(path: Path) -> dict:
-    """Read results, also of systems that were trained again from another base.
+    """Read results, also of systems trained again from another base, and losses before training.
 
     Args:
         path: a file of results, or the folder of a recipe.
     """
     given = path / "results.json" if path.is_dir() else path
     results = json.loads(given.read_text(encoding="utf-8"))
-    other = path / "repeated.json"
-    repeated = json.loads(other.read_text(encoding="utf-8")) if other.exists() else {}
-    return {**results, "repeated": repeated}
+    others = {name: path / f"{name}.json" for name in ("repeated", "before")}
+    return {
+        **results,
+        **{
+            name: json.loads(other.read_text(encoding="utf-8")) if other.exists() else {}
+            for name, other in others.items()
+        },
+    }
 
 
 def page_of(recipe: Path) -> Path:

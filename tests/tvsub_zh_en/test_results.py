@@ -486,6 +486,13 @@ def test_results_of_a_file_are_printed(tmp_path, capsys):
     assert {path.name for path in tmp_path.iterdir()} == {"results.json", "losses.svg"}
 
 
+def test_losses_before_training():
+    before = {"note": "How.", "headers": ["task", "loss"], "losses": [["`a`", 6.2], ["b", 5]]}
+    text = tables.text({**made_up(), "before": before})
+    assert "### Before training\n\nHow.\n\n| task" in text and "| `a`    | 6.20   |" in text
+    assert "Before training" not in tables.text(made_up())
+
+
 def test_an_interval_with_zero_is_no_difference():
     found = [{"low": low, "high": high} for low, high in ((0.1, 0.2), (-0.1, 0.2), (-0.2, -0.1))]
     assert [tables.is_other(difference) for difference in found] == [True, False, True]
