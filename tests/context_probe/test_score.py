@@ -117,6 +117,11 @@ def test_systems_have_the_same_sentences(run, tmp_path):
         run(rows({}), output, f"yours={tmp_path / 'other'}")
 
 
+def test_the_answer_may_be_unknown(run, capsys):
+    run(rows({}), "T-4\t<<unk>>\nH-4\t-1\ta\n")
+    assert "1.00" in capsys.readouterr().out
+
+
 def test_figures_are_written(run, tmp_path):
     output = "T-4\ta\nH-4\t-1\ta\nT-5\ta\nH-5\t-1\tb\n"
     run(rows({}, {"line": 5}), output, "--format", "json", "--out", str(tmp_path / "figures"))
