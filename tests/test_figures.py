@@ -7,7 +7,7 @@ import pytest
 import tiny
 
 EXAMPLES = tiny.ROOT / "examples"
-TVSUB, ENDE, SUBTITLES = "tvsub_zh_en", "ende_docs", "tu2018_cache/subtitle/small"
+TVSUB, EN_DE, SUBTITLES = "tvsub_zh_en", "ende_docs", "tu2018_cache/subtitle/small"
 
 
 def read(path: str) -> str:
@@ -72,8 +72,8 @@ QUOTED = [
     (OF_TVSUB, "in the paper) #", lambda: bleu("window-attn2")),
     (OF_TVSUB, "`memory-both2` gains # BLEU", gold_gain),
     (OF_TVSUB, "up to # bits each", lambda: max(pronoun_gains())),
-    (f"examples/{ENDE}/README.md", "own context by # bits", lambda: gain("memory-both", ENDE)),
-    (f"examples/{ENDE}/README.md", "gains (# bits", lambda: gain("cache-shallow", ENDE)),
+    (f"examples/{EN_DE}/README.md", "own context by # bits", lambda: gain("memory-both", EN_DE)),
+    (f"examples/{EN_DE}/README.md", "gains (# bits", lambda: gain("cache-shallow", EN_DE)),
     ("README.md", "has # BLEU with three", lambda: bleu("base", "", "references", SUBTITLES)),
     (
         f"examples/{SUBTITLES}/README.md",
