@@ -80,6 +80,11 @@ QUOTED = [
         "Windows of 2 are # BLEU below the control",
         lambda: bleu("control", folder=SUBTITLES) - bleu("window2", folder=SUBTITLES),
     ),
+    (
+        f"examples/{SUBTITLES}/README.md",
+        "another document's (# bits a sentence)",
+        lambda: gain("memory-both", SUBTITLES),
+    ),
 ]
 
 
