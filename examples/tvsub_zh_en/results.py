@@ -127,7 +127,7 @@ def scores_of(folder: Path) -> dict:
         command = usage["made_by"]["command"]
         texts = (Path(command[command.index(side) + 1]) for side in ("--source", "--reference"))
         usage.update(gains.summary(usage, *texts, pronouns="pronouns" in scores))
-        # Those of single sentences would take megabytes.
+        # Log-probabilities in single sentences would take megabytes.
         del usage["sentences"]
     return scores
 

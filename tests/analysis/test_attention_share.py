@@ -39,7 +39,7 @@ def test_one_sentence_has_all(arguments):
 
 
 def test_tokens_without_a_loss_do_not_count():
-    """Those of the context, if the loss is on the last sentence."""
+    """Tokens of the context, if the loss is on the last sentence."""
     model = tiny.model(*tiny.MODEL)
     source = torch.tensor([[5, SEP, 6, 7, EOS]])
     previous = torch.tensor([[EOS, 5, SEP, 8, 9]])

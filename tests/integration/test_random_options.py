@@ -415,7 +415,7 @@ def test_trials(translate, seed, record_property):
 
 @pytest.mark.parametrize("mistake", long_but_for(["--max-len-b 0"], {**MISTAKES, **OF_CORPORA}))
 def test_mistakes_with_each_decoding(translate, mistake):
-    """Those of single commands and their whole sentences are in test_mistakes.py."""
+    """Mistakes of single commands and their whole sentences are in test_mistakes.py."""
     for name in FEW:
         for decoding in SYSTEMS[name].decodings:
             trial = Trial(name, decoding, mistake.split(), False)

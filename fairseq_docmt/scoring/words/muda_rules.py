@@ -157,8 +157,8 @@ def _formal(rules: Rules, source: Sentence, target: Sentence, seen: Set[str]) ->
     Args:
         rules: rules of the target language.
         source, target: analysed words of the source sentence and of the target sentence.
-        seen: levels of formality that have occurred so far in the document.  Those of the target
-            sentence are added.
+        seen: levels of formality that have occurred so far in the document.  The levels of the
+            target sentence are added.
     """
     class_of = {word: name for name, words in rules.formality.items() for word in words}
     has_you = any(word.form in _YOU for word in source)
