@@ -103,17 +103,18 @@ def split_hypothesis(
 
     Returns:
         One hypothesis per target sentence, each ending in ``</s>``.  A ``<sep>`` is replaced by
-        ``</s>``, which keeps the score of the ``<sep>``.
+        ``</s>``, which keeps the score of the ``<sep>``.  ``end`` is the token that was replaced.
     """
     tokens, parts = hypothesis["tokens"], []
     surplus = [of_source[-1][1:] * 2] * (len(of_target) - len(of_source))
     for (start, end), source in zip(of_target, [*of_source, *surplus]):
         part = tokens[start:end].clone()
-        part[-1] = tokens[-1]
+        end_symbol, part[-1] = int(part[-1]), tokens[-1]
         scores = hypothesis["positional_scores"][start:end].clone()
         parts.append(
             {
                 "tokens": part,
+                "end": end_symbol,
                 "score": sentence_score(scores, generator),
                 "attention": None,
                 "alignment": cut_alignment(hypothesis.get("alignment"), *source, start, end - 1),

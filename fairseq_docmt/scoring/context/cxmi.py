@@ -8,7 +8,8 @@ context, ``log p(y | x, context) - log p(y | x)``.  Two definitions are reported
   bits per sentence  base-2 logarithm, summed over the tokens of a sentence without its end symbol,
                      averaged over sentences; also averaged over all tokens
   as published       as in the authors' code: natural logarithm, averaged over the tokens of a
-                     sentence with its end symbol, then over sentences
+                     sentence with its end symbol, then over sentences; an end symbol is left out
+                     if it is <sep> with context and </s> without
 
 Without context, each sentence is scored as a document of its own.  A model that gains as much with
 --context other-document makes no use of the content of its context; the gain of the other contexts
@@ -100,11 +101,14 @@ class Scores(NamedTuple):
         words: (n,) tokens, without the end symbol.
         bits: (n,) log-probability of each token.
         end: log-probability of the end symbol.
+        end_symbol: the end symbol, ``</s>``, or ``<sep>`` if another sentence follows in the
+            sequence that the model reads.
     """
 
     words: List[str]
     bits: np.ndarray
     end: float = 0.0
+    end_symbol: str = "</s>"
 
 
 class Gain(NamedTuple):
@@ -127,7 +131,8 @@ class Usage(NamedTuple):
         sentence: bits per sentence, without the end symbol.
         token: bits per token, averaged over all tokens except end symbols.
         published: the CXMI as in the code of Fernandes et al. (2021): nats per token, end symbol
-            included, averaged over the tokens of each sentence and then over sentences.
+            included, averaged over the tokens of each sentence and then over sentences.  End
+            symbols that differ without and with context are left out.
     """
 
     sentence: Gain
@@ -184,7 +189,7 @@ def score(scorer: ReferenceScorer, documents: Documents, context: str) -> List[S
         found = scorer.sentence_scores(documents.with_context(int(context)), last_only=True)
     dictionary = scorer.task.target_dictionary
     return [
-        Scores([dictionary[t] for t in tokens[:-1]], *_in_bits(scores))
+        Scores([dictionary[t] for t in tokens[:-1]], *_in_bits(scores), dictionary[tokens[-1]])
         for sentences in found
         for tokens, scores in sentences
     ]
@@ -205,8 +210,11 @@ def usage(
         document: (sentences,) index of the document of each sentence.
     """
     gains = [w.bits - wo.bits for wo, w in zip(without, with_context)]
-    ends = [w.end - wo.end for wo, w in zip(without, with_context)]
-    nats = [math.log(2) * (g.sum() + end) / (len(g) + 1) for g, end in zip(gains, ends)]
+    with_ends = [
+        np.append(gain, w.end - wo.end) if w.end_symbol == wo.end_symbol else gain
+        for gain, wo, w in zip(gains, without, with_context)
+    ]
+    nats = [math.log(2) * gain.sum() / max(len(gain), 1) for gain in with_ends]
     return Usage(
         mean_gain([gain.sum() for gain in gains], document),
         float(np.concatenate(gains).mean()),
@@ -342,6 +350,7 @@ def main(args: argparse.Namespace) -> None:
     window = scorer.task.search.window
     ends = [(context, context.rpartition(":")[2]) for context in args.context]
     wanted = {context: int(most) for context, most in ends if most.isdecimal()}
+    notes += _notes_on_ends(without, found)
     notes += [
         f"context {context}: no sentence has more than {longest} sentence(s) before it"
         for context, most in wanted.items()
@@ -394,6 +403,26 @@ def _load_scorers(args: argparse.Namespace) -> Tuple[ReferenceScorer, ReferenceS
             "models that were trained on the same binarised data"
         )
     return scorer, base
+
+
+def _notes_on_ends(without: Sequence[Scores], found: Dict[str, Sequence[Scores]]) -> List[str]:
+    """Return a note for each context in which some sentences end with another end symbol.
+
+    Args:
+        without: scores of each sentence without context.
+        found: context -> scores of each sentence.
+    """
+    others = {
+        context: sum(a.end_symbol != b.end_symbol for a, b in zip(without, scores))
+        for context, scores in found.items()
+    }
+    return [
+        f"context {context}: {count} of {len(without)} sentences are followed by another one in "
+        "the same sequence and end with <sep>, without context with </s>; CXMI as published leaves "
+        "these end symbols out"
+        for context, count in others.items()
+        if count
+    ]
 
 
 def _most_improved(words: Dict[str, List[float]], min_count: int) -> List[str]:

@@ -139,7 +139,10 @@ class ReferenceScorer:
         ]
         distinct = dict(zip(keys, pairs))
         found = self._sentences(list(distinct.values()), protocol.smoothing, last_only=True)
-        sums = [_score(own, key[0], protocol) for key, own in zip(distinct, found)]
+        sums = [
+            _score([scores for scores, _ in sentences], key[0], protocol)
+            for key, sentences in zip(distinct, found)
+        ]
         found = dict(zip(distinct, sums))
         scores = iter(found[key] for key in keys)
         return Scored(
@@ -160,7 +163,7 @@ class ReferenceScorer:
         Returns:
             For each document, a list with a pair for each scored sentence: the ids of its n target
             tokens, (n,), and their natural log-probabilities, (n,).  The last token is the end
-            symbol.
+            symbol that was scored: ``</s>``, or ``<sep>`` before a further sentence of a sequence.
 
         Raises:
             UserError: a sentence is too long for the model, or contains one of its special symbols.
@@ -171,7 +174,13 @@ class ReferenceScorer:
         ]
         found = self._sentences(pairs, smoothing=0.0, last_only=last_only)
         kept = slice(-1, None) if last_only else slice(None)
-        return [list(zip(target[kept], s[kept])) for (_, target), s in zip(pairs, found)]
+        return [
+            [
+                (torch.cat([tokens[:-1], tokens.new_tensor([end])]), scores)
+                for tokens, (scores, end) in zip(target[kept], sentences[kept])
+            ]
+            for (_, target), sentences in zip(pairs, found)
+        ]
 
     def unknown_words(self, sentences: Sequence[str], is_source: bool) -> float:
         """Return the proportion of tokens that are not in the dictionary.
@@ -195,7 +204,7 @@ class ReferenceScorer:
 
     def _sentences(
         self, pairs: Sequence[Tuple[Sentences, Sentences]], smoothing: float, last_only: bool
-    ) -> List[List[Tensor]]:
+    ) -> List[List[Tuple[Tensor, int]]]:
         """Compute the log-probabilities of the target tokens of documents, sentence by sentence.
 
         Args:
@@ -206,7 +215,8 @@ class ReferenceScorer:
                 earlier sentences may then be missing.
 
         Returns:
-            For each document, the log-probabilities of each scored sentence, (n,) for n tokens.
+            For each document, a pair for each scored sentence: the log-probabilities of its n
+            tokens, (n,), and its end symbol.
         """
         if self._is_document_task:
             batches = self._document_batches(pairs, last_only)
@@ -219,12 +229,15 @@ class ReferenceScorer:
         with open_dict(generation):
             generation.score_reference = True
         scorer = self.task.build_generator(list(self.hub.models), generation)
-        found: List[Dict[int, Tensor]] = [{} for _ in pairs]
+        found: List[Dict[int, Tuple[Tensor, int]]] = [{} for _ in pairs]
+        eos = self.task.target_dictionary.eos()
         with self._any_order():
             for sample, documents in batches:
                 rows = self.task.inference_step(scorer, models, sample)
                 for row, document, hypotheses in zip(sample["id"].tolist(), documents, rows):
-                    found[document][row] = hypotheses[0]["positional_scores"].cpu().double()
+                    best = hypotheses[0]
+                    scores = best["positional_scores"].cpu().double()
+                    found[document][row] = scores, best.get("end", eos)
         return [[scores[row] for row in sorted(scores)] for scores in found]
 
     def _any_order(self):

@@ -184,6 +184,28 @@ def test_means():
     assert by_word(without, with_context) == {"a": [1.0, 0.25], "b": [-0.5]}
 
 
+def test_other_end_symbols_are_left_out():
+    """Of whole documents, what is published compares </s> with </s> only."""
+    without = [Scores(["a"], np.array([-2.0]), -1.0), Scores(["b"], np.array([-3.0]), -1.0)]
+    inside = Scores(["a"], np.array([-1.0]), -9.0, "<sep>")
+    last = Scores(["b"], np.array([-2.0]), -0.5)
+    assert usage(without, [inside, last], [0, 1]).published.mean == pytest.approx(
+        np.log(2) * (1.0 + 1.5 / 2) / 2
+    )
+
+
+def test_sentences_inside_of_a_segment_end_with_a_separator(scoring, files, document_checkpoint):
+    scorer, documents = scorer_of(str(document_checkpoint)), read_documents(*files)
+    ends = [found.end_symbol for found in score(scorer, documents, "all")]
+    assert ends[3:5] == ["</s>", "</s>"] and ends[7] == "</s>"
+    inside = ends.count("<sep>")
+    assert inside and inside + ends.count("</s>") == 8
+    assert {found.end_symbol for found in score(scorer, documents, "3")} == {"</s>"}
+    command = ["--source", files[0], "--reference", files[1], "--cpu", "--min-count", "1"]
+    printed = scoring("cxmi", "--path", document_checkpoint, *command)
+    assert f"context all: {inside} of 8 sentences are followed by another one" in printed
+
+
 def test_intervals_are_over_documents():
     rng = np.random.default_rng(1)
     # Sentences of a document gain alike: 20 documents, not 400 independent sentences.
