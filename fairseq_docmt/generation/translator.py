@@ -187,6 +187,7 @@ class DocumentTranslator:
         paths = os.fspath(checkpoint).split(os.pathsep)
         files = [read_translation_model(path) for path in paths]
         _refuse_multilingual(files)
+        _refuse_sentence_task_first(files)
         refuse_unknown(options, _options_of(files[0]))
         _refuse_without_effect(options)
         _check_types(options)
@@ -558,4 +559,15 @@ def _refuse_multilingual(files: List[CheckpointFile]) -> None:
                 "known here; finetune it first (--finetune-from-model), or give it to "
                 "fairseq-generate --task sliding_window_translation --window-size 1, which can "
                 "also score references (--score-reference)"
+            )
+
+
+def _refuse_sentence_task_first(files: List[CheckpointFile]) -> None:
+    # The first checkpoint's task translates.
+    for number, file in enumerate(files, start=1):
+        if files[0].task == "translation" != file.task:
+            raise UserError(
+                "checkpoints of one ensemble must agree in --task: number 1 was trained with "
+                f"translation, number {number} with {file.task}; give number {number} first, or "
+                "leave one out"
             )

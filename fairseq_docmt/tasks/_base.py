@@ -186,7 +186,13 @@ class DocumentTranslationTask(DocumentDataTask):
         if options is None or options == self.tag_options:
             return
         if self.tag_options is not None and options.record() != self.tag_options.record():
-            raise UserError("checkpoints of one ensemble must agree in their language tags")
+            before, other = (
+                f"{o.kind} ({o.source}, {o.target})" for o in (self.tag_options, options)
+            )
+            raise UserError(
+                f"checkpoints of one ensemble must agree in their language tags: one has {before}, "
+                f"another {other}; leave one out"
+            )
         self.tag_options = options
         self.tags = language_tags.of_dictionaries(options, self.src_dict, self.tgt_dict)
         self.state.merge_state_dict({language_tags.KEY: options.record()})

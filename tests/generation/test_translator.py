@@ -67,6 +67,16 @@ def test_each_model_of_an_ensemble_limits_windows(binarised, window_checkpoint, 
     assert found == [wanted[row] for row in ROWS]
 
 
+def test_an_ensemble_begins_with_a_document_task(binarised, window_checkpoint, tmp_path):
+    stock = tiny.train(binarised, tmp_path, "--task", "translation", updates=2)
+    with pytest.raises(
+        UserError, match="with translation, number 2 with sliding_window_tr.* first"
+    ):
+        DocumentTranslator.from_pretrained(f"{stock}:{window_checkpoint}")
+    both = DocumentTranslator.from_pretrained(f"{stock}:{stock}")
+    assert len(both.translate([["w1 w2"]])) == 1
+
+
 def test_training_that_has_read_several_folders(binarised, window_checkpoint, tmp_path):
     """The dictionaries come from the first folder, as in fairseq."""
     state = torch.load(window_checkpoint, map_location="cpu", weights_only=False)

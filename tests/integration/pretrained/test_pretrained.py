@@ -372,7 +372,10 @@ def test_mistakes_in_decoding(data, finetuned, window_checkpoint, binarised):
     refused("was trained without language tags; leave --language-tags out", *M2M_TAGS, **other)
     refused("--source-tag needs --language-tags", "--source-tag", "src", **other)
     both = f"{checkpoint}:{finetuned('m2m', 'window')}"
-    refused("symbols, but checkpoint|one ensemble must agree in their language", checkpoint=both)
+    refused(
+        "symbols, but checkpoint|one ensemble must agree in their language tags: one has mb",
+        checkpoint=both,
+    )
 
 
 M2M_TAGS = ["--language-tags", "m2m"]
