@@ -10,23 +10,26 @@ ends a document.
 """
 
 import argparse
-import re
 import sys
 from pathlib import Path
 from typing import Dict, Iterable, List
 
 from sacremoses import MosesDetokenizer, MosesDetruecaser
 
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.readers import output_lines
 
-def read_texts(output: str, kind: str) -> Dict[int, str]:
+
+def read_texts(output: str, kind: str, path: str = "the output") -> Dict[int, str]:
     """Read the lines ``H-12 <score> text`` or ``T-12 text``, by number.
 
     Of several hypotheses (``--nbest``) the first one counts, which is the best.
     """
     texts: Dict[int, str] = {}
     unescape = MosesDetokenizer().unescape_xml
-    for number, text in re.findall(rf"^{kind}-(\d+)\t(.*)$", output, flags=re.M):
-        texts.setdefault(int(number), unescape(text.split("\t")[-1]))
+    for line in output_lines(output, path):
+        if line.kind == kind:
+            texts.setdefault(line.number, unescape(line.text))
     return texts
 
 
@@ -64,7 +67,11 @@ def main() -> None:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         sys.exit(f"error: {args.output} cannot be read ({reason})")
-    if not read_texts(output, "H"):
+    try:
+        found = read_texts(output, "H", args.output)
+    except UserError as error:
+        sys.exit(f"error: {error}")
+    if not found:
         sys.exit(f"error: {args.output} has no H- lines; give an output of fairseq-generate")
     try:
         write_files(output, args.folder)

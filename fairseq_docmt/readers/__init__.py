@@ -6,9 +6,8 @@ that ``<(command)`` works.  ``FILE#NAME`` selects one of several texts in a file
 
 import argparse
 import re
-from collections import Counter
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import record_files, records, sgm, wmt_xml
@@ -16,11 +15,9 @@ from fairseq_docmt.readers.files import lines_of, read_text, refuse_long
 from fairseq_docmt.readers.inputs import Document, Documents, Input, Lines, Output
 
 __all__ = ["Document", "Documents", "Input", "Lines", "Output", "read_docids", "read_input"]
-__all__ += ["unknown_format"]
+__all__ += ["output_lines", "unknown_format"]
 
-_OUTPUT_LINE = re.compile(r"^([DHT])-(\d+)\t(?:[^\t\n]*\t)?([^\t\n]*)$", flags=re.M)
-#: Line that each sentence has once, whatever the number of its hypotheses.
-_OUTPUT_SOURCE = re.compile(r"^S-(\d+)\t", flags=re.M)
+_OUTPUT_LINE = re.compile(r"([SDHTP])-(\d{1,18})\t(.*)")
 
 
 #: A name after the file: fields of a record, see :class:`~fairseq_docmt.readers.records.Wanted`.
@@ -204,6 +201,52 @@ def _fields(chosen: Optional[str], path: str) -> Dict[str, str]:
     return found
 
 
+class OutputLine(NamedTuple):
+    """A line of an output of ``fairseq-generate``.
+
+    Attributes:
+        where: path and line, for messages.
+        kind: ``S`` (source), ``T`` (reference), ``H`` (hypothesis), ``D`` (detokenized) or ``P``
+            (log-probabilities of tokens).
+        number: number of the sentence.
+        score: score of a hypothesis; it need not be finite.  None for other kinds.
+        text: text of the sentence; for ``P``, the numbers as written.
+    """
+
+    where: str
+    kind: str
+    number: int
+    score: Optional[float]
+    text: str
+
+
+def output_lines(text: str, path: str) -> Iterator[OutputLine]:
+    """Yield the lines of an output of ``fairseq-generate`` that belong to sentences.
+
+    Other lines, such as those of its log, are left out.
+
+    Raises:
+        UserError: an H- or D- line has no score, or no tab after it.
+    """
+    for place, line in enumerate(text.split("\n"), start=1):
+        match = _OUTPUT_LINE.fullmatch(line)
+        if match is None:
+            continue
+        where, (kind, number, words) = f"{path}: line {place}", match.groups()
+        score = None
+        if kind in "DH":
+            value, tab, words = words.partition("\t")
+            try:
+                score = float(value if tab else "")
+            except ValueError:
+                raise UserError(
+                    f"{where}: {kind}-{number} needs a score and a text, each after a tab, not "
+                    f"{match[3][:40]!r}; give the output as fairseq-generate writes it"
+                ) from None
+        # Subwords of bytes can write a tab into a sentence.
+        yield OutputLine(where, kind, int(number), score, words.replace("\t", " "))
+
+
 def _output(text: str, path: str) -> Output:
     """Read an output of ``fairseq-generate``.
 
@@ -213,16 +256,14 @@ def _output(text: str, path: str) -> Output:
     Raises:
         UserError: a sentence occurs more than once, or there are no translations.
     """
-    numbers = _OUTPUT_SOURCE.findall(text)
-    if len(numbers) > len(set(numbers)):
-        twice = next(number for number, count in Counter(numbers).items() if count > 1)
-        raise UserError(
-            f"{path} has sentence {twice} more than once (S-{twice}), as outputs of several runs "
-            "together have; give that of one"
-        )
-    lines = {"D": {}, "H": {}, "T": {}}
-    for kind, number, words in _OUTPUT_LINE.findall(text):
-        lines[kind].setdefault(int(number), words)
+    lines: Dict[str, Dict[int, str]] = {kind: {} for kind in "SDHTP"}
+    for line in output_lines(text, path):
+        if line.kind == "S" and line.number in lines["S"]:
+            raise UserError(
+                f"{path} has sentence {line.number} more than once (S-{line.number}), as outputs "
+                "of several runs together have; give that of one"
+            )
+        lines[line.kind].setdefault(line.number, line.text)
     hypotheses = lines["D"] or lines["H"]
     if not hypotheses:
         raise UserError(f"{path} has no translations (H- or D- lines); run fairseq-generate again")

@@ -34,6 +34,10 @@ def test_entities_become_characters_before_they_are_scored(tmp_path):
     [
         (["none", "."], "error: none cannot be read \\(No such file or directory\\)"),
         (["log", "."], "error: log has no H- lines; give an output of fairseq-generate"),
+        (
+            ["cut", "."],
+            "error: cut: line 2: H-0 needs a score and a text, each after a tab",
+        ),
         (["output", "none"], "error: none/.* cannot be written \\(No such file or directory\\)"),
     ],
 )
@@ -41,7 +45,8 @@ def test_mistakes(tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "log").write_text("nothing\n")
     (tmp_path / "output").write_text(OUTPUT)
+    (tmp_path / "cut").write_text("T-0\tr\nH-0\t-1\n")
     monkeypatch.setattr("sys.argv", ["join_documents.py", *arguments])
     with pytest.raises(SystemExit, match=message):
         join_documents.main()
-    assert {path.name for path in tmp_path.iterdir()} == {"log", "output"}
+    assert {path.name for path in tmp_path.iterdir()} == {"cut", "log", "output"}

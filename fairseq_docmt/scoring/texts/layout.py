@@ -272,7 +272,7 @@ class Layout(NamedTuple):
         """
         self.refuse_by_order(text.path)
         wanted = set(self.index.line_ids.tolist())
-        blank = set(range(max(text.hypotheses) + 1)) - wanted
+        blank = text.hypotheses.keys() - wanted
         if not any(text.hypotheses.get(row) for row in blank):
             # fairseq-interactive writes an empty translation for each blank line.
             found = {row: line for row, line in text.hypotheses.items() if row not in blank}

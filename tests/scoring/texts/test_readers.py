@@ -12,6 +12,7 @@ import pytest
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import Document, Documents, Lines, Output, read_input
 from fairseq_docmt.readers import files as _files
+from fairseq_docmt.scoring.texts.layout import layout_of
 from fairseq_docmt.scoring.texts.translations import read_translations
 
 XML = """<?xml version='1.0' encoding='utf-8'?>
@@ -135,6 +136,25 @@ def test_kinds(write):
     # A line of text may begin with a brace or have tabs.
     assert isinstance(read_input(write("b", "{ text\n"), "system"), Lines)
     assert isinstance(read_input(write("t", "a\tb\n"), "system"), Lines)
+
+
+@pytest.mark.parametrize(
+    "line", ["H-1\t-1", "H-1\t", "D-1\ta b", "H-1\tword\ta b", "H-1\t1,5\ta b", "D-1\t\ta b"]
+)
+def test_damaged_lines_of_an_output(write, line):
+    kind, _, rest = line.partition("\t")
+    message = f"o: line 2: {kind} needs a score and a text, each after a tab, not {rest!r}; give"
+    with pytest.raises(UserError, match=re.escape(message)):
+        read_input(write("o", f"H-0\t-1\tx\n{line}\n"), "system")
+
+
+def test_odd_lines_of_an_output(write):
+    """A tab in a sentence stands for a space; scores are not read; numbers may be large."""
+    found = read_input(write("o", "T-0\ta\tb\nH-0\tnan\tc\td\nH-9\t-1\t\n"), "system")
+    assert (found.hypotheses, found.references) == ({0: "c d", 9: ""}, {0: "a b"})
+    far = read_input(write("o", f"H-0\t-1\tx\nH-{10**15}\t-1\ty\n"), "system")
+    with pytest.raises(UserError, match=f"line {10**15 + 1} is a sentence in only one of them"):
+        layout_of(read_input(write("s", "a\n"), "source")).sentences(far)
 
 
 def test_lines_of_a_table_end_at_line_feeds_alone(write):
