@@ -266,7 +266,7 @@ def read_translations(
         inputs = _stripped(inputs, given, notes)
     if reading.missing:
         inputs = {name: layout.filled(text) for name, text in inputs.items()}
-    texts = [_side(layout, "--reference", text) for text in others]
+    texts = [_side(layout, "--reference", text, notes) for text in others]
     matched = {
         name: match_system(layout, name, text, texts[0], reading, notes)
         for name, text in inputs.items()
@@ -279,7 +279,7 @@ def read_translations(
         layout.index,
         found,
         texts,
-        _side(layout, "--source", wanted) if wanted else None,
+        _side(layout, "--source", wanted, notes) if wanted else None,
         whole,
         layout.ids,
         layout.segment_numbers,
@@ -297,17 +297,20 @@ def read_translations(
     return result
 
 
-def _side(layout: Layout, option: str, text: Input) -> List[str]:
+def _side(layout: Layout, option: str, text: Input, notes: List[str]) -> List[str]:
     """Return the segments of a reference or of the source.
 
     Args:
         layout: documents and segments of the test set.
-        option: option by which the text was given, for error messages.
+        option: option by which the text was given, for error messages and notes.
         text: the reference or source.
+        notes: list to which a note is appended if documents with names are matched by their order.
 
     Raises:
         UserError: the segments of the text do not match the test set.
     """
+    if layout.ids is None and isinstance(text, Documents):
+        notes += layout.notes(option, text)
     try:
         return layout.sentences(text)
     except Mismatch as mismatch:

@@ -3,6 +3,8 @@
 Covers scoring/texts/layout.py.
 """
 
+import json
+
 import pytest
 
 from fairseq_docmt.errors import UserError
@@ -172,6 +174,18 @@ def test_missing_sentences_are_no_documents(write, text, message):
         read_translations({"x": output}, source=source)
     with pytest.raises(UserError, match="--docids"):
         read_translations({"x": output}, reading=Reading(docids=write("ids", "d\nd\ne\n")))
+
+
+def test_sources_and_references_by_their_order_are_noted(write):
+    """Documents with names, while those of the reference have none."""
+    named = [
+        {"doc_id": name, "segment": n, "text": "x"} for name, n in (("b", 2), ("b", 1), ("a", 1))
+    ]
+    named = write("named", "".join(json.dumps(each) + "\n" for each in named))
+    plain = write("plain", "a\nb\n\nc\n")
+    found = read_translations({"x": plain}, [plain, named], named)
+    for option in ("--source", "--reference"):
+        assert f"{option}: documents in the order of the file, as {plain} has no ids" in found.notes
 
 
 def test_docids_say_where_documents_end(write):
