@@ -9,6 +9,7 @@ an older NumPy than fairseq.
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -227,4 +228,11 @@ def run(python: str, model: str, samples: List[dict], context: bool = False) -> 
         found = json.loads(target.read_text(encoding="utf-8"))
     if "error" in found:
         raise UserError(found["error"])
+    for sample, score in zip(samples, found["scores"]):
+        if not math.isfinite(score):
+            text = sample["mt"][-1] if context else sample["mt"]
+            raise UserError(
+                f"COMET gives {text[:60]!r} the score {score}, which is not finite; use another "
+                "--comet-model"
+            )
     return Scored(found["scores"], found["version"])

@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from fairseq_docmt.bleu import build_bleu
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.readers.files import read_text, write_text
+from fairseq_docmt.readers.files import finite_number, read_text, write_text
 from fairseq_docmt.readers.record_files import parsed_json
 from fairseq_docmt.scoring._tables import Table
 from fairseq_docmt.scoring.corpus import metrics
@@ -325,8 +325,8 @@ def read_contrastive(arguments: List[str]) -> Contrastive:
                 # Access every value that the page shows, so that a wrong file is detected early.
                 parts = [figures["all"], *figures.get("by label", {}).get("distance", {}).values()]
                 for part in parts:
-                    float(part["accuracy"]), float(part["chance"]), int(part["ties"])
-                    int(part["items"])
+                    for field in ("accuracy", "chance", "ties", "items"):
+                        finite_number(part[field] + 0)  # no text
                 if name in sets.get(set_name, {}):
                     twice = f"--contrastive {name}={path}: {name} already has results of {set_name}"
                     raise UserError(f"{twice}; give each system its own name")

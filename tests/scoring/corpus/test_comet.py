@@ -36,7 +36,7 @@ class Model:
         with open(__file__ + ".seen", "a") as stream:
             print(json.dumps(samples), file=stream)
         side = "src" if "kiwi" in self.path else "ref"
-        return Scores([float(s["mt"] == s[side]) for s in samples])
+        return Scores([float("nan" if s["mt"] == "n" else s["mt"] == s[side]) for s in samples])
 import json
 __version__ = "2.2"
 def download_model(name):
@@ -213,6 +213,15 @@ def test_rerank(scoring, candidates, stand_in, tmp_path):
     assert len(samples) == 9 and samples[0] == {"src": "eins", "mt": "x"}
     scoring("rerank", *candidates, "--score", "length", "--out", str(out))
     assert out.read_text() == "x\ny\n\nz\n" and len(stand_in()) == 1  # only if asked for
+
+
+def test_scores_of_comet_must_be_finite(scoring, write, stand_in, tmp_path):
+    source, text = write("s", "x\ny\n"), write("n", "x\nn\n")
+    metrics = ["metrics", f"a={text}", "--source", source, "--reference", source]
+    rerank = ["rerank", f"a={text}", f"b={source}", "--source", source, "--score", "comet"]
+    for command in ([*metrics, "--metrics", "comet"], [*rerank, "--out", str(tmp_path / "o")]):
+        with pytest.raises(UserError, match="COMET gives 'n' the score nan, which is not finite"):
+            scoring(*command)
 
 
 def test_rerank_takes_a_model_without_reference(scoring, candidates, stand_in, tmp_path):

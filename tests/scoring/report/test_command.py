@@ -181,7 +181,14 @@ def test_mistakes(report, write, tmp_path, arguments, message):
     assert not (tmp_path / "report.html").exists()
 
 
-@pytest.mark.parametrize("content", ["[1]", '{"set": {"all": {"accuracy": "x"}}}', '{"set": 3}'])
+@pytest.mark.parametrize(
+    "content",
+    ["[1]", '{"set": {"all": {"accuracy": "x"}}}', '{"set": 3}']
+    + [
+        '{"set": {"all": {"accuracy": %s, "chance": 0, "ties": 0, "items": 9}}}' % value
+        for value in ("NaN", f"1{'0' * 400}", '"0.5"')
+    ],
+)
 def test_other_json_is_refused(report, write, content):
     with pytest.raises(UserError, match="wrong.json is not a JSON file of the command contrastive"):
         report("--contrastive", f"a={write('wrong.json', content)}")
