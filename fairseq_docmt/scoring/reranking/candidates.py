@@ -2,14 +2,15 @@
 
 import argparse
 import math
-import re
 from collections import defaultdict
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import (
     Output,
+    OutputLine,
+    output_lines,
     read_docids,
     read_input,
     record_files,
@@ -22,9 +23,7 @@ from fairseq_docmt.scoring.corpus.metrics import choose_tokenizer
 from fairseq_docmt.scoring.texts import convert, translations
 from fairseq_docmt.scoring.texts.checks import unrelated_note
 from fairseq_docmt.scoring.texts.layout import Layout, Mismatch, documents_of, layout_of
-
-_POSITIONAL = re.compile(r"^P-(\d+)\t([^\t\n]+)$", flags=re.M)
-_HYPOTHESIS = re.compile(r"^([DH])-(\d+)\t([^\t\n]*)\t([^\t\n]*)$", flags=re.M)
+from fairseq_docmt.translate.formats import HYPOTHESIS
 
 #: Fields with the translations of a segment, as `fairseq-docmt translate --nbest` writes them.
 LIST_FIELDS = ("nbest", "candidates", "hypotheses", "translations")
@@ -44,6 +43,8 @@ class Candidates(NamedTuple):
             the P- lines of fairseq-generate; None if unknown.
         notes: notes for the user on how the texts were read.
         language: target language; None if unknown.
+        places: for each sentence, the place of its candidates in a file, for messages; empty if
+            they come from several files.
     """
 
     layout: Layout
@@ -53,6 +54,7 @@ class Candidates(NamedTuple):
     log_probabilities: Optional[List[List[float]]] = None
     notes: Sequence[str] = ()
     language: Optional[str] = None
+    places: Sequence[str] = ()
 
     def chosen(self, choice: Sequence[int]) -> List[str]:
         """Return the chosen translation of each sentence.
@@ -180,23 +182,16 @@ def read_nbest(
         return _read_lists([*given], path, chosen, *_test_set(source, docids, plain))
     lines: Dict[str, Dict[int, List[str]]] = {"D": defaultdict(list), "H": defaultdict(list)}
     scores: Dict[int, List[float]] = defaultdict(list)
-    for kind, number, score, text in _HYPOTHESIS.findall(output):
-        lines[kind][int(number)].append(text)
-        if kind == "H":
-            try:
-                scores[int(number)].append(float(score))
-            except ValueError:
-                raise UserError(f"{path}: H-{number} has no score but {score!r}") from None
     log_probabilities: Dict[int, List[float]] = defaultdict(list)
-    for number, tokens in _POSITIONAL.findall(output):
-        # fairseq-generate prints logarithms to base 2.
-        log_probabilities[int(number)].append(sum(map(float, tokens.split())) * math.log(2))
+    for line in output_lines(output, path):
+        if line.kind in lines:
+            lines[line.kind][line.number].append(line.text)
+        if line.kind == "H":
+            scores[line.number].append(line.score)
+        if line.kind == "P":
+            log_probabilities[line.number].append(_sum_of(line))
     found = lines["D"] or lines["H"]
-    if not found or max(map(len, found.values())) < 2:
-        raise UserError(
-            f"{path} has no n-best lists; run fairseq-generate with --nbest 2 or more, or give "
-            "several translations as NAME=FILE"
-        )
+    _refuse_single(path, found.values(), "run fairseq-generate")
     layout, source_sentences = _test_set(source, docids, plain)
     refuse_long(path, (text for texts in found.values() for text in texts))
     joined = {row: "".join(texts) for row, texts in found.items()}
@@ -212,7 +207,31 @@ def read_nbest(
         complete(scores),
         source_sentences,
         complete(log_probabilities),
+        places=[f"{path}: H-{row}" for row in rows],
     )
+
+
+def _sum_of(line: OutputLine) -> float:
+    """Return the natural log-probability of a hypothesis: the sum over the tokens of a P- line."""
+    try:
+        values = [float(value) for value in line.text.split()]
+    except ValueError:
+        values = []
+    if not values:
+        raise UserError(
+            f"{line.where}: P-{line.number} needs the log-probabilities of tokens, not "
+            f"{line.text[:40]!r}; give the output as fairseq-generate writes it"
+        )
+    return sum(values) * math.log(2)  # fairseq-generate prints logarithms to base 2
+
+
+def _refuse_single(path: str, lists: Iterable[list], program: str) -> None:
+    """Raise a UserError if no sentence has several candidates."""
+    if max(map(len, lists), default=0) < 2:
+        raise UserError(
+            f"{path} has no n-best lists; {program} with --nbest 2 or more, or give several "
+            "translations as NAME=FILE"
+        )
 
 
 def _read_lists(
@@ -235,30 +254,61 @@ def _read_lists(
     Raises:
         UserError: a record has no list, or a segment of the test set is missing.
     """
-    lists, scores = [], []
+    names = [field] if field else LIST_FIELDS
+    has_lists = any(isinstance(record.get(name), list) for _, record in given for name in names)
+    lists: List[List[str]] = []
+    scores: List[Optional[List[float]]] = []
+    numbered, origins = [], []
     for where, record in given:
-        names = [field] if field else LIST_FIELDS
         found = next((record[name] for name in names if isinstance(record.get(name), list)), None)
-        if not found:
+        alone = record.get(HYPOTHESIS)
+        first = len(lists)
+        if found:
+            entries = [entry if isinstance(entry, dict) else {"text": entry} for entry in found]
+            texts = [entry.get("text") for entry in entries]
+            if not all(isinstance(each, str) for each in texts):
+                raise UserError(f"{where}: a translation of the list is no text")
+            lists.append([" ".join(each.split()) for each in texts])
+            values = [_number(entry.get("score")) for entry in entries]
+            scores.append(None if None in values else values)
+        elif has_lists and isinstance(alone, str) and record.keys().isdisjoint(names):
+            # `translate --nbest` writes no list if there is one translation, or one for each line.
+            lists += [[line] for line in map(str.strip, alone.split("\n")) if line] or [[""]]
+            scores += [[0.0]] * (len(lists) - first)  # of one candidate, it decides nothing
+        else:
             raise UserError(
                 f"{where} has no list of translations ({', '.join(names)}); name its field as "
                 "FILE#FIELD"
             )
-        entries = [entry if isinstance(entry, dict) else {"text": entry} for entry in found]
-        texts = [entry.get("text") for entry in entries]
-        if not all(isinstance(each, str) for each in texts):
-            raise UserError(f"{where}: a translation of the list is no text")
-        lists.append([" ".join(each.split()) for each in texts])
-        values = [entry.get("score") for entry in entries]
-        scores.append(values if all(isinstance(v, (int, float)) for v in values) else None)
-    # The numbers of records stand in for texts, to match records with segments.
-    numbered = ((where, {**record, _PLACE: str(n)}) for n, (where, record) in enumerate(given))
+        origins += [where] * (len(lists) - first)
+        # The numbers of lists stand in for texts, to match records with segments.
+        numbers = "\n".join(map(str, range(first, len(lists))))
+        numbered.append((where, {**record, _PLACE: numbers}))
+    _refuse_single(path, lists, "make it")
     wanted = records.Wanted("system", fields={"text": _PLACE})
-    places = [int(place) for place in layout.sentences(records.read(numbered, path, wanted))]
-    lists = [lists[place] for place in places]
-    scores = [scores[place] for place in places]
-    refuse_long(path, (each for texts in lists for each in texts))
-    return Candidates(layout, lists, None if None in scores else scores, source)
+    text = records.read(numbered, path, wanted)
+    places = [[*map(int, segment.split())] for segment in layout.sentences(text)]
+    chosen = [scores[own[0]] for own in places]
+    texts = [
+        lists[own[0]] if len(own) == 1 else [" ".join(lists[place][0] for place in own)]
+        for own in places
+    ]
+    refuse_long(path, (each for own in texts for each in own))
+    return Candidates(
+        layout,
+        texts,
+        None if None in chosen else chosen,
+        source,
+        notes=layout.notes(path, text),
+        places=[origins[own[0]] for own in places],
+    )
+
+
+def _number(score) -> Optional[float]:
+    """Return the score of a candidate in JSON; None if it is no number."""
+    if isinstance(score, bool) or not isinstance(score, (int, float)):
+        return None
+    return float(str(score))  # infinite for an int that no float can hold
 
 
 def write(args: argparse.Namespace, candidates: Candidates, choice: Sequence[int]) -> None:

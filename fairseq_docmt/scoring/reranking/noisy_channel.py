@@ -5,6 +5,7 @@ The channel model translates in the opposite direction, from target to source.
 
 import argparse
 import logging
+import math
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_docmt.errors import UserError
@@ -36,8 +37,18 @@ class NoisyChannel(NamedTuple):
 
         Args:
             pairs: (previous sentences of the document, sentence) for each sentence to score.
+
+        Raises:
+            UserError: a sentence is too long for the language model, or has no finite score.
         """
-        return self.language_model.score(pairs)
+        found = self.language_model.score(pairs)
+        for (_, sentence), score in zip(pairs, found):
+            if not math.isfinite(score):
+                raise UserError(
+                    f"--language-model gives {sentence[:60]!r} the score {score}, which is not "
+                    "finite; give a checkpoint from before its training diverged"
+                )
+        return found
 
     def source_scores(self, pairs: Sequence[Tuple[str, str]]) -> List[float]:
         """Return the channel model's log-probability of each source sentence given its translation.

@@ -34,7 +34,7 @@ from tqdm import tqdm
 
 from fairseq_docmt.bleu import build_bleu
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.readers import read_input
+from fairseq_docmt.readers import Documents, read_input
 from fairseq_docmt.readers.files import finite_number, read_lines, write_text
 from fairseq_docmt.scoring.corpus import comet_metric
 from fairseq_docmt.scoring.corpus.comet_metric import Scorer
@@ -310,6 +310,8 @@ def main(args: argparse.Namespace) -> None:
         for name in names
         if name != LANGUAGE_MODEL
     }
+    for name, table in tables.items():
+        _refuse_infinite(name, table, candidates)
 
     def choose_by(weights: Dict[str, float]) -> List[int]:
         return choose(candidates, tables, weights, models, args.beam or DEFAULT_BEAM)
@@ -323,6 +325,28 @@ def main(args: argparse.Namespace) -> None:
         lines = (f"{s}\t{text}\n" for s, texts in zip(sources, candidates.texts) for text in texts)
         write_text(args.list, "".join(lines))
     candidate_lists.write(args, candidates, choice)
+
+
+def _refuse_infinite(name: str, table: Table, candidates: Candidates) -> None:
+    """Refuse scores that are infinite or not numbers, which would decide every choice.
+
+    Args:
+        name: name of the score.
+        table: for each sentence, the scores of its candidates.
+        candidates: candidates of all sentences.
+
+    Raises:
+        UserError: a score is not finite; the message names the candidate.
+    """
+    for place, values in enumerate(table):
+        for number, value in enumerate(values, start=1):
+            if not math.isfinite(value):
+                of_layout = f"sentence {place + 1} of {candidates.layout.path}"
+                where = candidates.places[place] if candidates.places else of_layout
+                raise UserError(
+                    f"{where}: candidate {number} has the --score {name} {value}, and a choice "
+                    "needs finite numbers; correct it, or choose without this score"
+                )
 
 
 def _references(layout: Layout, path: str, plain: bool) -> List[Optional[str]]:
@@ -345,6 +369,8 @@ def _references(layout: Layout, path: str, plain: bool) -> List[Optional[str]]:
         raise UserError(f"{path} has no reference of these sentences")
     if dropped.any():
         print(f"{path}: {dropped.sum()} sentences without a reference, or marked as bad, left out")
+    for note in layout.notes(path, text) if isinstance(text, Documents) else ():
+        print(note)
     return [None if gone else line for line, gone in zip(layout.sentences(text), dropped)]
 
 

@@ -299,6 +299,75 @@ def test_lists_in_records(write):
             read_nbest(path, source)
 
 
+def test_lists_without_names_in_the_source_are_noted(scoring, write, tmp_path):
+    """As for NAME=FILE: the documents are then matched by their order."""
+    options = ["--source", write("s", "1\n\n2\n3\n"), "--out", str(tmp_path / "out")]
+    for command in ("mbr", "rerank"):
+        said = scoring(command, write("n", json.dumps(LISTS)), *options)
+        assert f"n: documents in the order of the file, as {tmp_path}/s has no ids\n" in said
+    assert (tmp_path / "out").read_text() == "x\n\nc\nu v\n"
+    reference = [{"doc_id": d, "text": d} for d in "ab"]
+    reference = write("r", "".join(json.dumps(each) + "\n" for each in reference))
+    pair = ["a=" + write("a", "p\n\nq\n"), "b=" + write("b", "b\n\na\n")]
+    options[1] = write("s", "1\n\n2\n")
+    said = scoring("rerank", *pair, *options, "--reference", reference, "--score", "oracle")
+    assert f"{reference}: documents in the order of the file, as {tmp_path}/s has no" in said
+
+
+def test_records_with_one_translation_have_no_list(scoring, write, tmp_path):
+    """As `translate --nbest` writes them: one hypothesis, or one for each line of a document."""
+    source = [{"doc_id": d, "segment": n, "source": "s"} for d, n in (("a", 1), ("a", 2))]
+    source += [{"doc_id": "c", "source": "s\n\nt"}]
+    given = [
+        {"doc_id": "a", "segment": 2, "hypothesis": "one"},
+        {**LISTS[2], "hypothesis": "a b"},
+        {"doc_id": "c", "hypothesis": "l 1\n\nl 2"},
+    ]
+    nbest, source = write("n", json.dumps(given)), write("source", json.dumps(source))
+    found = read_nbest(nbest, source)
+    assert found.texts == [["a b", "c"], ["one"], ["l 1"], ["l 2"]]
+    assert found.scores == [[-3, 0], [0], [0], [0]]
+    options = ["--source", source, "--out", str(tmp_path / "out")]
+    for command in ("mbr", "rerank"):
+        scoring(command, nbest, *options)
+        assert (tmp_path / "out").read_text().split("\n")[1:] == ["one", "", "l 1", "l 2", ""]
+    with pytest.raises(UserError, match="record 1 has no list of translations"):
+        read_nbest(write("n", json.dumps(given[:1])), source)
+    del given[0]["hypothesis"]
+    with pytest.raises(UserError, match="record 1 has no list of translations"):
+        read_nbest(write("n", json.dumps(given)), source)
+    with pytest.raises(UserError, match="n has no n-best lists; make it with --nbest 2 or more"):
+        read_nbest(write("n", json.dumps([{**LISTS[2], "nbest": ["a"]}])), source)
+
+
+def test_scores_must_be_finite(scoring, write, tmp_path):
+    """Not a number wins no comparison, and loses none."""
+    source = write("s", json.dumps([{"doc_id": "a", "segment": 1, "source": "s"}]))
+    options = ["--source", source, "--out", str(tmp_path / "out")]
+    for value in ("NaN", "-Infinity", "1" + "0" * 400):
+        record = json.dumps({**LISTS[2], "nbest": [{"text": "a", "score": 0}, {"text": "b"}]})
+        nbest = write("n", record.replace('"b"', f'"b", "score": {value}'))
+        scoring("mbr", nbest, *options)
+        shown = float(value.replace("Infinity", "inf"))
+        with pytest.raises(
+            UserError, match=f"n: line 1: candidate 2 has the --score model {shown}"
+        ):
+            scoring("rerank", nbest, *options)
+    plain = ["--source", write("s", "x\n"), *options[2:]]
+    for value, tokens in (("nan", "-1"), ("inf", "-1"), ("-1", "nan"), ("-1", "1e400")):
+        nbest = write("n", f"H-0\t-1\ta\nP-0\t-1\nH-0\t{value}\tb\nP-0\t{tokens}\n")
+        scoring("rerank", nbest, *plain, "--score", "length")
+        with pytest.raises(
+            UserError, match="n: H-0: candidate 2 has the --score (model|proposal) "
+        ):
+            scoring("rerank", nbest, *plain, "--score", "model", "--score", "proposal")
+    for tokens in ("-1 word", ""):
+        nbest = write("n", f"H-0\t-1\ta\nP-0\t-1\nH-0\t-2\tb\nP-0\t{tokens}\n")
+        message = f"n: line 4: P-0 needs the log-probabilities of tokens, not '{tokens}'"
+        with pytest.raises(UserError, match=message):
+            scoring("rerank", nbest, *plain)
+
+
 def test_one_system_alone(scoring, write, tmp_path):
     path = write("x", "a\n")
     with pytest.raises(UserError, match="x is alone; give two or more translations as NAME=FILE"):

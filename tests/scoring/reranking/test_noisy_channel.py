@@ -402,6 +402,16 @@ def test_mistakes(scoring, files, path, back, tmp_path, options, message):
     assert not (tmp_path / "o").exists()
 
 
+def test_a_language_model_without_finite_scores(scoring, files, path, tmp_path):
+    state = torch.load(path, weights_only=False)
+    state["model"]["decoder.embed_tokens.weight"].fill_(math.nan)
+    torch.save(state, tmp_path / "diverged.pt")
+    options = ["--score", "language-model", "--language-model", str(tmp_path / "diverged.pt")]
+    with pytest.raises(UserError, match="--language-model gives 'v.*' the score nan, which is not"):
+        scoring("rerank", files[0], "--source", files[1], "--out", str(tmp_path / "o"), *options)
+    assert not (tmp_path / "o").exists()
+
+
 def test_proposals_need_their_lines(scoring, write, tmp_path):
     nbest = write("nbest", "H-0\t-1\ta\nP-0\t-1\nH-0\t-2\tb\n")
     with pytest.raises(UserError, match="--score proposal needs the P- lines"):
