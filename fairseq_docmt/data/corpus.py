@@ -65,6 +65,11 @@ class DocumentCorpus:
         self.src_sizes = pairs.src_sizes[self.index.line_ids]
         self.tgt_sizes = None if pairs.tgt is None else pairs.tgt_sizes[self.index.line_ids]
 
+    @property
+    def split(self) -> str:
+        """Name of the split without its folder and languages, such as ``valid``."""
+        return self.name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+
     def within(self, most: Sequence[int]) -> np.ndarray:
         """Return which sentences are within the limits of both sides, as a (sentences,) bool array.
 

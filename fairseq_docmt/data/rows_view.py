@@ -103,6 +103,11 @@ class RowsView(DocumentView):
         return group_rows(*lengths, len(rows), self.left_pad_source, there)
 
 
+def name_of_drafts(folder: str, split: str, language: str) -> str:
+    """Return the path of the drafts of a split, without the endings ``.bin`` and ``.idx``."""
+    return os.path.join(folder, f"{split}.{language}-None.{language}")
+
+
 def open_drafts(
     folder: Optional[str], split: str, language: str, corpus: DocumentCorpus, symbols: Symbols
 ):
@@ -129,7 +134,7 @@ def open_drafts(
     """
     if folder is None:
         return None
-    name = os.path.join(folder, f"{split}.{language}-None.{language}")
+    name = name_of_drafts(folder, split, language)
     check_side(name)
     drafts = data_utils.load_indexed_dataset(name) if os.path.exists(f"{name}.idx") else None
     if drafts is None:

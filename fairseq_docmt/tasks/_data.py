@@ -2,7 +2,7 @@
 
 import logging
 import os
-from typing import Callable, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterable, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -25,8 +25,12 @@ from fairseq_docmt.tasks import (
 )
 from fairseq_docmt.tasks._decoding_input import TypedLines
 from fairseq_docmt.tasks._training_text import PreparedTextTask
+from fairseq_docmt.text_form import checksum
 
 logger = logging.getLogger(__name__)
+
+#: key of the checksums of files in checkpoints
+FILES_KEY = "files_of_examples"
 
 
 class DocumentDataTask(PreparedTextTask):
@@ -36,6 +40,11 @@ class DocumentDataTask(PreparedTextTask):
     the spans that are training examples (:meth:`training_spans`) and the spans that are translated
     together in decoding (:meth:`parts`).
     """
+
+    def __init__(self, cfg, src_dict, tgt_dict):
+        super().__init__(cfg, src_dict, tgt_dict)
+        #: option -> name of a file -> its checksum
+        self._files_of_examples: Dict[str, Dict[str, str]] = {}
 
     def training_spans(self, corpus: DocumentCorpus, trains: bool) -> Spans:
         """Return the span of sentences of each training or validation example.
@@ -170,6 +179,28 @@ class DocumentDataTask(PreparedTextTask):
                 _text_folders.check_examples(view)
             if self._reads_supporting_words:
                 _training_examples.add_to(view, corpus, trains and path == paths[0])
+
+    def remember_files(self, option: str, paths: Iterable[str]) -> None:
+        """Store checksums of files beside the corpus, and warn if training began with others.
+
+        Without this, training would go on with other examples if files of the same name changed.
+
+        Args:
+            option: option that names the files.
+            paths: the files.
+        """
+        found = {os.path.basename(path): checksum(path) for path in paths}
+        known = self._files_of_examples.get(option, {})
+        if self.start is not None and self.start.resumes and not known.keys() >= found.keys():
+            before = self.start.file.task_state.get(FILES_KEY, {}).get(option, {})
+            changed = [name for name in found if before.get(name, found[name]) != found[name]]
+            if changed:
+                logger.warning(
+                    "training goes on with other files of %s than before, which changed: %s",
+                    *(option, ", ".join(changed)),
+                )
+        self._files_of_examples[option] = {**known, **found}
+        self.state.merge_state_dict({FILES_KEY: self._files_of_examples})
 
     def learn_from(self, corpus: DocumentCorpus) -> None:
         """Compute statistics of the training corpus for decoding, such as the length ratio.

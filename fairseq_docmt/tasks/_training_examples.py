@@ -126,6 +126,7 @@ def mixed(task, corpus: DocumentCorpus, spans: Spans) -> Tuple[DocumentCorpus, S
     if added.tgt_sizes is None:
         raise UserError(f"--sentence-data: {name} has no target side; binarise both languages")
     check_words(added, *(dictionary.unk() for dictionary in dictionaries))
+    task.remember_files("--sentence-data", [f"{name}.{language}.bin" for language in languages])
     joined = with_sentence_pairs(corpus, added)
     loss_on_last = task.view_options(trains=True).get("loss_on_last", False)
     first = corpus.index.num_sentences

@@ -11,7 +11,7 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.tasks import register_task
 
 from fairseq_docmt.data import DocumentCorpus
-from fairseq_docmt.data.rows_view import RowsView, open_drafts
+from fairseq_docmt.data.rows_view import RowsView, name_of_drafts, open_drafts
 from fairseq_docmt.data.text_checks import Symbols
 from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.generation.decodings import Decoding, decoding_option
@@ -135,10 +135,14 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
         """Return the dataset of training or validation documents, with a row for each sentence."""
         fits = corpus.within(self.most_tokens)
         read = corpus.without(~fits)
+        drafts = self.drafts_of(corpus)
+        if drafts is not None:
+            name = name_of_drafts(self.cfg.drafts, corpus.split, self.cfg.target_lang)
+            self.remember_files("--drafts", [f"{name}.bin"])
         return RowsView(
             read,
             self.training_spans(read, trains),
-            self.drafts_of(corpus),
+            drafts,
             self.formats,
             self.cfg.seed,
             corpus.index.line_ids[~fits].tolist(),
@@ -146,9 +150,8 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
 
     def drafts_of(self, corpus: DocumentCorpus):
         """Return the draft translation of each line of a corpus; None without ``--drafts``."""
-        split = corpus.name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
         symbols = Symbols.of_task(self, self.tgt_dict)
-        return open_drafts(self.cfg.drafts, split, self.cfg.target_lang, corpus, symbols)
+        return open_drafts(self.cfg.drafts, corpus.split, self.cfg.target_lang, corpus, symbols)
 
     def validation_units(self, sample) -> dict:
         """Convert a validation batch into a sample that is decoded document by document."""

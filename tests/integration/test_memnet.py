@@ -217,6 +217,13 @@ def test_training_resumes(binarised, sentence_lm, drafts, tmp_path, caplog):
     arguments[1] = str(tmp_path / "drafts")
     train(binarised, tmp_path / "b", *arguments, options=options, updates=18)
     assert f"False (before: True), --drafts {tmp_path / 'drafts'} (before: None)" in caplog.text
+    changed = "goes on with other files of --drafts than before, which changed: train.tgt-None."
+    assert changed not in caplog.text
+    path = tmp_path / "drafts" / "train.tgt-None.tgt.bin"
+    words = np.fromfile(path, dtype=np.uint16)
+    np.where(words == words[0], words[1], words).tofile(path)
+    train(binarised, tmp_path / "b", *arguments, options=options, updates=20)
+    assert caplog.text.count(changed) == 1
 
 
 def test_documents_may_be_longer_than_positions(binarised, tmp_path):
