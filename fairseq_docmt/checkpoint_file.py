@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterator, NamedTuple, Optional, Set, Tuple
 
 import torch
 from fairseq import registry, tasks
+from fairseq.data import Dictionary
 from fairseq.dataclass.configs import FairseqConfig
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor
@@ -152,6 +153,33 @@ def read_language_model(path: str) -> CheckpointFile:
             "(--task language_modeling)"
         )
     return file
+
+
+def read_words(path: str, file: CheckpointFile, fix: str) -> Dictionary:
+    """Read the dictionary of a language model.
+
+    A checkpoint stores the number of words, but not the words.
+
+    Args:
+        path: ``dict.txt``.
+        file: checkpoint of the language model.
+        fix: what to do if the dictionary is not that of its training, for messages.
+
+    Raises:
+        UserError: the dictionary is damaged, or has another number of words than the model.
+    """
+    try:
+        words = Dictionary.load(path)
+    except Exception as error:  # fairseq raises it itself if the file is not UTF-8
+        reason = str(error).split(" when ")[0].split("\n")[0]
+        raise UserError(f"{path} is damaged ({reason}); {fix}") from None
+    weight = file.weights.get("decoder.embed_tokens.weight")
+    if weight is not None and len(weight) != len(words):
+        raise UserError(
+            f"{path} makes {len(words)} symbols, but language model {file.path} was trained with "
+            f"{len(weight)}; {fix}"
+        )
+    return words
 
 
 def load_state(path: str) -> Any:

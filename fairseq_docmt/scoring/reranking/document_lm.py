@@ -7,7 +7,7 @@ import torch
 from fairseq import checkpoint_utils, utils
 from torch import Tensor
 
-from fairseq_docmt.checkpoint_file import read_language_model
+from fairseq_docmt.checkpoint_file import read_language_model, read_words
 from fairseq_docmt.data.text_checks import Symbols, tokens_of
 from fairseq_docmt.errors import UserError
 
@@ -69,17 +69,17 @@ class DocumentLanguageModel:
             **options: arguments ``encode``, ``context`` and ``max_tokens`` of the constructor.
 
         Raises:
-            UserError: the dictionary is missing, or the checkpoint is missing, damaged or not of a
-                language model.
+            UserError: the dictionary is missing, damaged or of another size than the model, or the
+                checkpoint is missing, damaged or not of a language model.
         """
         file = read_language_model(path)
         # Training may have read several folders; the dictionary is in the first.
         folder = utils.split_paths(data or file.settings["task"]["data"])[0]
-        if not os.path.isfile(os.path.join(folder, "dict.txt")):
-            raise UserError(
-                f"{folder}/dict.txt not found; give the folder that the language model was trained "
-                "on as --language-model-data"
-            )
+        words = os.path.join(folder, "dict.txt")
+        fix = "give the folder that the language model was trained on as --language-model-data"
+        if not os.path.isfile(words):
+            raise UserError(f"{words} not found; {fix}")
+        read_words(words, file, fix)
         models, _, task = checkpoint_utils.load_model_ensemble_and_task(
             [path], arg_overrides={"data": folder}
         )
@@ -111,6 +111,10 @@ class DocumentLanguageModel:
         """Return the proportion of the sentences' tokens that are not in the dictionary."""
         tokens = torch.cat([self._encoded(sentence) for sentence in sentences])
         return float(tokens.eq(self.dictionary.unk()).double().mean())
+
+    def count(self, sentences: Sequence[str]) -> int:
+        """Return the number of tokens of sentences, with their end symbols."""
+        return sum(len(self._encoded(sentence)) for sentence in sentences)
 
     def _encoded(self, sentence: str) -> Tensor:
         if sentence not in self._known:

@@ -6,9 +6,11 @@ The channel model translates in the opposite direction, from target to source.
 import argparse
 import logging
 import math
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+import os
+from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.readers.files import read_lines
 from fairseq_docmt.scoring.context.reference_scores import ReferenceScorer
 from fairseq_docmt.scoring.context.scorer_options import add_model_arguments, load_scorer
 from fairseq_docmt.scoring.reranking.candidates import Candidates
@@ -135,14 +137,69 @@ def from_arguments(
         encode=encode,
         context=args.language_model_context,
     )
+    if args.text_form:
+        _refuse_other_language(model, *args.text_form, forms)
     unknown = model.unknown([text for texts in candidates.texts for text in texts])
     if unknown > MANY_UNKNOWN:
         logger.warning(
             "%.0f %% of the words of the candidates are not in the dictionary of the language "
-            "model; if they are raw text, give --text-form",
+            "model; %s",
             100 * unknown,
+            "--text-form needs the folder and language of its training text"
+            if args.text_form
+            else "if they are raw text, give --text-form",
         )
+    _report_guesses(model, candidates)
     return NoisyChannel(model, channel)
+
+
+def _refuse_other_language(
+    model: DocumentLanguageModel, folder: str, language: str, known: Iterable[str]
+) -> None:
+    """Refuse ``--text-form`` if its folder has the model's dictionary for another language only.
+
+    Args:
+        model: language model of the language of the candidates.
+        folder, language: values of ``--text-form``.
+        known: languages that the folder describes.
+
+    Raises:
+        UserError: the dictionary is that of another language.
+    """
+    words = model.dictionary.symbols[model.dictionary.nspecial :]
+    paths = {name: os.path.join(folder, f"dict.{name}.txt") for name in known}
+    own = [
+        name
+        for name, path in paths.items()
+        if os.path.isfile(path) and [line.split(" ")[0] for line in read_lines(path)] == words
+    ]
+    if own and language not in own:
+        raise UserError(
+            f"--text-form: the language model has the dictionary of {own[0]} in {folder}, not of "
+            f"{language}; give {folder} {own[0]}, the form of the candidates"
+        )
+
+
+def _report_guesses(model: DocumentLanguageModel, candidates: Candidates) -> None:
+    """Warn if the language model finds the candidates less likely than words drawn at random.
+
+    That its dictionary has the words of training in another order can be told by nothing else:
+    the checkpoint stores only their number.
+
+    Args:
+        model: the language model.
+        candidates: candidates of all sentences; those of the first sentence of each document are
+            scored, which the search does anyway.
+    """
+    firsts = [candidates.texts[first] for first, _ in candidates.layout.index.spans]
+    texts = [text for own in firsts for text in own]
+    of_token = sum(model.score([((), text) for text in texts])) / model.count(texts)
+    if of_token < -math.log(len(model.dictionary)):
+        logger.warning(
+            "the language model finds the candidates less likely than random words; look whether "
+            "dict.txt is that of its training (its checkpoint holds no words), and whether the "
+            "candidates are in the form of its training text"
+        )
 
 
 def _channel(args: argparse.Namespace, candidates: Candidates) -> ReferenceScorer:

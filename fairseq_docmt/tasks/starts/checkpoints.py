@@ -21,6 +21,7 @@ from fairseq_docmt.checkpoint_file import (
     misfit,
     read_checkpoint,
     read_language_model,
+    read_words,
 )
 from fairseq_docmt.data.sequence_format import separator_index
 from fairseq_docmt.errors import UserError, flag, refuse_unknown
@@ -159,13 +160,7 @@ def check_language_model(task) -> None:
     copy = f"copy dict.txt of the language model's training there, from {trained}"
     if not os.path.isfile(words):
         raise UserError(f"{words} not found, which --lm-path needs; {copy}")
-    weight = file.weights.get("decoder.embed_tokens.weight")
-    size = len(Dictionary.load(words))
-    if weight is not None and len(weight) != size:
-        raise UserError(
-            f"{words} makes {size} symbols, but language model {file.path} was trained with "
-            f"{len(weight)}; {copy}"
-        )
+    read_words(words, file, copy)
 
 
 def start_of_training(task) -> Optional[Start]:

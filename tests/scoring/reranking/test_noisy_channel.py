@@ -7,6 +7,7 @@ import functools
 import itertools
 import math
 import random
+import shutil
 from argparse import Namespace
 
 import pytest
@@ -388,14 +389,33 @@ def test_weights_are_chosen_by_bleu(scoring, files, path, tmp_path):
             "--score language-model --language-model LM --text-form none en".split(),
             "--text-form: none does not describe text of language en",
         ),
+        (
+            "--score language-model --language-model LM --text-form BIN src".split(),
+            "--text-form: the language model has the dictionary of tgt in .*, not of src; give .* ",
+        ),
+        (
+            "--score language-model --language-model LM --language-model-data SHORT".split(),
+            "dict.txt makes 5 symbols, but language model .* was trained with .*; give the folder",
+        ),
+        (
+            "--score language-model --language-model LM --language-model-data DAMAGED".split(),
+            "damaged/dict.txt is damaged .*; give the folder that the language model was trained",
+        ),
         (["--text-form", "none", "en"], "--text-form is for --language-model and --channel; give"),
         (["--language-model-data", "none"], "--language-model-data is for --language-model; give"),
         (["--language-model-context", "0"], "--language-model-context is for --language-model"),
         (["--tokenize", "zh"], "--tokenize is for the choice among several weights of a --score"),
     ],
 )
-def test_mistakes(scoring, files, path, back, tmp_path, options, message):
-    named = {"LM": path, "BACK": back}
+def test_mistakes(scoring, files, path, back, binarised, tmp_path, options, message):
+    named = {"LM": path, "BACK": back, "BIN": str(tmp_path)}
+    (tmp_path / "text_form.json").write_text('{"src": {}, "tgt": {}}')
+    for side in ("src", "tgt"):
+        shutil.copy(binarised / f"dict.{side}.txt", tmp_path)
+    for name, text in (("SHORT", "v1 1\n"), ("DAMAGED", "v1\n")):
+        named[name] = str(tmp_path / name.lower())
+        (tmp_path / name.lower()).mkdir()
+        (tmp_path / name.lower() / "dict.txt").write_text(text)
     options = [named.get(option, option) for option in options]
     with pytest.raises(UserError, match=message):
         scoring("rerank", files[0], "--source", files[1], "--out", str(tmp_path / "o"), *options)
@@ -433,6 +453,24 @@ def test_a_channel_model_of_the_wrong_direction(
         assert f" of the words of the {side}; it must translate the candidates" in caplog.text
     with pytest.raises(UserError, match="translates src to tgt; give a model that translates tgt"):
         scoring(*rerank, str(window_checkpoint), "--text-form", str(binarised), "tgt")
+
+
+@pytest.mark.parametrize("chance, noted", [(0.9, True), (1.1, False)])
+def test_candidates_less_likely_than_random_words(
+    scoring, files, lm, path, tmp_path, chance, noted
+):
+    """As with a dictionary in another order, of which a checkpoint knows nothing."""
+
+    def score(self, pairs):
+        return [self.count([text]) * math.log(chance / len(lm.dictionary)) for _, text in pairs]
+
+    options = ["--score", "language-model", "--language-model", path, "--out", str(tmp_path / "o")]
+    with pytest.MonkeyPatch.context() as patch:
+        said = []
+        patch.setattr(noisy_channel.logger, "warning", lambda text, *_: said.append(text))
+        patch.setattr(DocumentLanguageModel, "score", score)
+        scoring("rerank", files[0], "--source", files[1], *options)
+    assert any("less likely than random words; look whether dict" in text for text in said) == noted
 
 
 def test_raw_text_with_unknown_words_is_noted(scoring, write, path, tmp_path, caplog):
