@@ -177,27 +177,32 @@ def tagger(name: str, exclude: Sequence[str] = ("ner", "lemmatizer", "parser")):
         exclude: components of the pipeline that are not needed and not loaded.
 
     Raises:
-        UserError: there is no such model, the folder has none, a package that it needs is missing,
-            or one of its components is unknown.
+        UserError: there is no such model or folder, the folder has none, it is damaged, a package
+            that it needs is missing, or one of its components is unknown.
     """
     import spacy
 
     try:
         return spacy.load(name, exclude=exclude)
-    except (ImportError, ValueError) as error:
-        message = " ".join(str(error).split())[:200]
-        raise UserError(
-            f"the spaCy model {name} needs a package or component that is missing: {message}"
-        ) from None
     except OSError:
         if os.path.exists(name):
             raise UserError(
                 f"{name} is not the folder of a spaCy pipeline, with config.cfg and meta.json; "
                 "give one, or the name of a model"
             ) from None
+        if os.path.basename(name) != name:
+            raise UserError(
+                f"{name} not found; give the folder of a spaCy pipeline, or the name of a model"
+            ) from None
         raise UserError(
             f"the spaCy model {name} is not installed; "
             f"install it with `python -m spacy download {name}`"
+        ) from None
+    except Exception as error:  # whatever the components raise
+        message = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"the spaCy model {name} is damaged, or needs a package or component that is missing: "
+            f"{message}"
         ) from None
 
 

@@ -167,13 +167,23 @@ def test_mistakes(scoring, arguments, tmp_path):
         scoring("pronouns", *arguments, "--source-model", "nowhere_sm")
     with pytest.raises(UserError, match="is not the folder of a spaCy pipeline, with config.cfg"):
         scoring("pronouns", *arguments, "--source-model", str(tmp_path))
+    nowhere = tmp_path / "nowhere"
+    with pytest.raises(UserError, match=f"^{nowhere} not found; give the folder of a spaCy"):
+        scoring("pronouns", *arguments, "--source-model", str(nowhere))
     spacy.blank("de").to_disk(tmp_path / "blank")
+    damaged = tmp_path / "damaged"
+    spacy.blank("de").to_disk(damaged)
+    (damaged / "meta.json").write_text("[]")
+    with pytest.raises(UserError, match=f"{damaged} is damaged, or needs a package"):
+        scoring("pronouns", *arguments, "--source-model", str(damaged))
     unknown = tmp_path / "unknown"
     spacy.blank("de").to_disk(unknown)
     config = (unknown / "config.cfg").read_text()
     config = config.replace("pipeline = []", 'pipeline = ["own"]')
     (unknown / "config.cfg").write_text(config + '\n[components.own]\nfactory = "own"\n')
-    with pytest.raises(UserError, match="unknown needs a package or component that is missing"):
+    with pytest.raises(
+        UserError, match="unknown is damaged, or needs a package or component that "
+    ):
         scoring("pronouns", *arguments, "--target-model", str(unknown))
     with pytest.raises(UserError, match="gives no tags"):
         scoring("pronouns", *arguments, "--target-model", str(tmp_path / "blank"))
