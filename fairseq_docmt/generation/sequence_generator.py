@@ -81,6 +81,8 @@ class _DocumentGenerator:
             inner.candidate_multiple = 2
         #: whether hypotheses are samples
         self.samples = isinstance(inner, Sampling)
+        #: whether n-best lists are written, of different hypotheses
+        self._lists = nbest > 1 and not self.samples
         len_penalty = self.len_penalty if self.normalize_scores else 0.0
         self.search = SentenceSearch(
             inner, tgt_dict, separator, self.beam_size, nbest, len_penalty, forbidden
@@ -105,7 +107,8 @@ class _DocumentGenerator:
     def generate(self, models, sample: dict, limits: Optional[RowLimits] = None, **kwargs):
         """Search as fairseq does, but within the limits of each row.
 
-        A forced prefix that exceeds the limit of its row is truncated.
+        A forced prefix that exceeds the limit of its row is truncated.  n-best lists have equal
+        hypotheses once, which a prefix that ends a sentence or groups of beams can repeat.
         """
         if limits is not None:
             prefixes = kwargs.get("prefix_tokens")
@@ -114,7 +117,11 @@ class _DocumentGenerator:
                 columns = torch.arange(prefixes.size(1), device=prefixes.device)
                 beyond = columns >= self.search.limits.unsqueeze(1)
                 kwargs["prefix_tokens"] = prefixes.masked_fill(beyond, self.pad)
-        return super().generate(models, sample, **kwargs)
+        found = super().generate(models, sample, **kwargs)
+        repeats = kwargs.get("prefix_tokens") is not None or isinstance(
+            self.search.inner, DiverseBeamSearch
+        )
+        return [_distinct(each) for each in found] if repeats and self._lists else found
 
     def _restrict(self, limits: RowLimits, net_input: dict, prefixes: Optional[Tensor]) -> None:
         device, most = net_input["src_tokens"].device, limits.most
@@ -207,6 +214,14 @@ class _DocumentGenerator:
         if self.search.keeps_best:
             return step == max_len or self._done[unfin_idx]
         return super().is_finished(step, unfin_idx, max_len, finalized_sent_len, beam_size)
+
+
+def _distinct(hypotheses: List[dict]) -> List[dict]:
+    """Return the hypotheses without those that have the same tokens as one before."""
+    first: Dict[tuple, dict] = {}
+    for hypothesis in hypotheses:
+        first.setdefault(tuple(hypothesis["tokens"].tolist()), hypothesis)
+    return list(first.values())
 
 
 def _merge(finalized: List[list], new: List[list], most: int) -> None:

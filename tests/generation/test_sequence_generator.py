@@ -105,6 +105,29 @@ def test_a_row_that_ends_after_its_forced_word_has_one_hypothesis(model, name):
     assert len(tokens[1]) == beam
 
 
+@pytest.mark.parametrize("name", ["beam", "diverse", "groups", "sampling"])
+def test_lists_have_equal_hypotheses_once(model, name):
+    """After a beginning that ends the sentence, and in groups of beams that find the same."""
+    words = tiny.dictionary()
+    strategies = {
+        "beam": search.BeamSearch,
+        "groups": lambda words: search.DiverseBeamSearch(words, 4, 0.0),
+        "sampling": lambda words: search.Sampling(words, 1),
+    }
+    strategy = strategies.get(name) or STRATEGIES[name][1]
+    generator = generator_of(model, words, 4, strategy, nbest=3)
+    forced = torch.tensor([[words.nspecial, words.eos()], [words.pad(), words.pad()]])
+    prefixes = {} if name in ("groups", "sampling") else {"prefix_tokens": forced}
+    found = generator.generate(
+        [model], {"net_input": source(words, 2)}, RowLimits(most=[LIMIT] * 2), **prefixes
+    )
+    for row in found:
+        tokens = [tuple(hypothesis["tokens"].tolist()) for hypothesis in row]
+        assert len(tokens) == (4 if name == "sampling" else len(set(tokens)))
+    if prefixes:
+        assert [h["tokens"].tolist() for h in found[0]] == [[words.nspecial, words.eos()]]
+
+
 @torch.no_grad()
 @pytest.mark.parametrize(
     "beam, nbest, len_penalty", [(2, 1, 1.0), (3, 3, 0.5), (5, 2, 1.5), (4, 1, 0.0), (4, 4, 1.0)]
