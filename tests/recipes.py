@@ -298,12 +298,23 @@ RUNS = [
 ]
 
 
-def flags(script: str) -> List[str]:
+class Flag(NamedTuple):
+    """Option of a script's own: its name, what its values have to be ("" if not said), default."""
+
+    name: str
+    kind: str
+    default: str
+
+
+def flags(script: str) -> List[Flag]:
     """Options of a script's own."""
     (declared,) = re.findall(
         r"^read_arguments (.*?) -- ", (EXAMPLES / script).read_text(), re.M | re.S
     )
-    return re.findall(r" (--[a-z-]+)=", declared)
+    return [
+        Flag(name, kind, default.strip('"'))
+        for name, kind, default in re.findall(r'\s(--[a-z-]+)([^=\s]*)=("[^"]*"|\S*)', declared)
+    ]
 
 
 def parse(program: str, arguments: List[str]):

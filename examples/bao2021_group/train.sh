@@ -11,7 +11,7 @@
 # Before this: prepare.sh.  Next: generate.sh.
 set -euo pipefail
 source "$(dirname "$0")/../flags.sh"
-read_arguments WORK SYSTEM SAVE --context-layers=2 "[options of fairseq-train]" -- "$@"
+read_arguments WORK SYSTEM SAVE --context-layers:number=2 "[options of fairseq-train]" -- "$@"
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)
 

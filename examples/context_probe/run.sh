@@ -10,7 +10,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/../flags.sh"
-read_arguments "[WORK]" --updates=1000 --seed=1 "[options of fairseq-train]" -- "$@"
+read_arguments "[WORK]" --updates:count=1000 --seed:number=1 "[options of fairseq-train]" -- "$@"
 work=${work:-$here/work}
 model=(--arch transformer --share-decoder-input-output-embed "${more[@]}")
 window=(--task sliding_window_translation)

@@ -10,7 +10,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/../flags.sh"
-read_arguments "[WORK]" "[SLOT...]" --updates=2000 --seed=1 -- "$@"
+read_arguments "[WORK]" "[SLOT...:number]" --updates:count=2000 --seed:number=1 -- "$@"
 work=${work:-$here/work}
 [ ${#slots[@]} -gt 0 ] || slots=(25)
 stream=(--task sentence_stream_translation)

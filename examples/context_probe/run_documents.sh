@@ -9,7 +9,8 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/../flags.sh"
-read_arguments "[WORK]" "[SYSTEM...]" --updates=3000 --seed=1 --attention-window=4 -- "$@"
+read_arguments "[WORK]" "[SYSTEM...:transformer/lst/group/sentences/window]" \
+  --updates:count=3000 --seed:number=1 --attention-window:number=4 -- "$@"
 work=${work:-$here/work}
 [ ${#systems[@]} -gt 0 ] || systems=(transformer lst group sentences window)
 documents=(--task full_document_translation)
@@ -28,7 +29,6 @@ for system in "${systems[@]}"; do
       --cross-context-layers 0) ;;
     window) options=(--arch window_attn_transformer --attention-window "$attention_window"
       --train-alignment sentence) ;;
-    *) echo "error: unknown system $system; see bash ${0##*/} --help" >&2; exit 1 ;;
   esac
   train "$system" "$updates" "${documents[@]}" --max-tokens 2000 \
     --share-decoder-input-output-embed "${options[@]}"

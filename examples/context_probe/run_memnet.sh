@@ -13,8 +13,8 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/../flags.sh"
-read_arguments "[WORK]" "[SYSTEM...]" --updates=1500 --seed=1 --phenomena=pronoun --sentences=6 \
-  --from= --first-updates=1000 --lm-epochs=6 -- "$@"
+read_arguments "[WORK]" "[SYSTEM...:source/target/both]" --updates:count=1500 --seed:number=1 \
+  --phenomena=pronoun --sentences:count=6 --from= --first-updates:count=1000 --lm-epochs:count=6 -- "$@"
 work=${work:-$here/work}
 [ ${#systems[@]} -gt 0 ] || systems=(source)
 [ -z "$from" ] || from=$(cd "$from" && pwd)

@@ -9,7 +9,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/../flags.sh"
-read_arguments "[WORK]" "[SYSTEM...]" --updates=3000 --seed=1 -- "$@"
+read_arguments "[WORK]" "[SYSTEM...:both/source/target]" --updates:count=3000 --seed:number=1 -- "$@"
 work=${work:-$here/work}
 [ ${#systems[@]} -gt 0 ] || systems=(both source target)
 # shellcheck source=steps.sh

@@ -10,7 +10,9 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/../flags.sh"
-read_arguments WORK SYSTEM... --updates=1000 --seed=1 -- "$@"
+read_arguments WORK \
+  SYSTEM...:window/stride2/stride4/sampled/coword/next/mixed/attention/document/lengths/sampled-lengths/document-attention \
+  --updates:count=1000 --seed:number=1 -- "$@"
 # shellcheck source=steps.sh
 . "$here/steps.sh"
 
@@ -28,7 +30,6 @@ options() {
     attention | document-attention) given=(--criterion attention_regularization) ;;
     lengths) given=(--document-parts 1,2,4,8,16) ;;
     sampled-lengths) given=(--document-parts 1,2,4,8,16 --sample-document-parts) ;;
-    *) echo "error: unknown system $1; see bash ${0##*/} --help" >&2; exit 1 ;;
   esac
 }
 

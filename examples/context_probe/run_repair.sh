@@ -9,7 +9,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/../flags.sh"
-read_arguments "[WORK]" --updates=1000 --seed=1 --first-updates=1000 -- "$@"
+read_arguments "[WORK]" --updates:count=1000 --seed:number=1 --first-updates:count=1000 -- "$@"
 work=${work:-$here/work}
 recipe=$here/../voita2019_docrepair
 model=(--task sliding_window_translation --arch transformer --share-decoder-input-output-embed)

@@ -7,7 +7,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/../flags.sh"
-read_arguments "[WORK]" --updates=1000 --seed=1 -- "$@"
+read_arguments "[WORK]" --updates:count=1000 --seed:number=1 -- "$@"
 work=${work:-$here/work}
 window=(--task sliding_window_translation)
 # shellcheck source=steps.sh

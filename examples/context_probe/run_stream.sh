@@ -14,7 +14,12 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/../flags.sh"
-read_arguments "[WORK]" "[SYSTEM...]" --updates=2000 --seed=1 -- "$@"
+known=both/source/target/no-context/han/han-source/han-target/han-no-context
+known+=/multi-encoder/multi-encoder-inside/multi-encoder-no-context
+for context in previous-target previous-source-attention hierarchical; do
+  known+=/$context/$context-no-context
+done
+read_arguments "[WORK]" "[SYSTEM...:$known]" --updates:count=2000 --seed:number=1 -- "$@"
 work=${work:-$here/work}
 [ ${#systems[@]} -gt 0 ] || systems=(both no-context)
 stream=(--task sentence_stream_translation)
@@ -48,7 +53,6 @@ for system in "${systems[@]}"; do
       # It learns to use its context only if the learning rate stays high for longer.
       [[ $system != previous-target* ]] || options+=(--warmup-updates 1000)
       ;;
-    *) echo "error: unknown system $system; see bash ${0##*/} --help" >&2; exit 1 ;;
   esac
   train "$system" "$updates" "${stream[@]}" --batch-size 16 --chunk-sentences 8 \
     "${options[@]}"

@@ -18,7 +18,8 @@ translate() {
 
 case $system in
   sentence) translate --task sliding_window_translation ;;
-  outside-* | inside-*) translate --task sentence_stream_translation ;;
+  outside-source | outside-target | outside-both | inside-source | inside-target | inside-both)
+    translate --task sentence_stream_translation ;;
   *) echo "error: unknown system $system; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac
 python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"

@@ -19,8 +19,8 @@ translate() {
 
 case $system in
   base) translate --task sliding_window_translation --batch-size 64 ;;
-  source*) translate --task document_rows_translation --batch-size 1 ;;
-  target* | both*) translate --task document_rows_translation --batch-size 1 --decode-passes 1 ;;
+  source | source-output) translate --task document_rows_translation --batch-size 1 ;;
+  target | target-output | both | both-output) translate --task document_rows_translation --batch-size 1 --decode-passes 1 ;;
   prevtrg | jean2017 | wang2017) translate --task sentence_stream_translation --batch-size 32 ;;
   *) echo "error: unknown system $system; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac

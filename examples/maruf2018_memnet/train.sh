@@ -12,7 +12,7 @@
 # Before this: prepare.sh.  Next: generate.sh.
 set -euo pipefail
 source "$(dirname "$0")/../flags.sh"
-read_arguments WORK SYSTEM SAVE --lm=lm --lm-size=512 "[options of fairseq-train]" -- "$@"
+read_arguments WORK SYSTEM SAVE --lm=lm --lm-size:count=512 "[options of fairseq-train]" -- "$@"
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)
 case $system in both*) dropout=0.5 ;; *) dropout=0.2 ;; esac
@@ -48,11 +48,11 @@ stream() {
     --batch-size 16 --chunk-sentences 5 "$@"
 }
 
-case ${system%-output} in
+case $system in
   base) first --task sliding_window_translation --window-size 1 --batch-size 80 ;;
-  source) memory --context-side source "${source[@]}" ;;
-  target) memory --context-side target ;;
-  both) memory --context-side both "${source[@]}" ;;
+  source | source-output) memory --context-side source "${source[@]}" ;;
+  target | target-output) memory --context-side target ;;
+  both | both-output) memory --context-side both "${source[@]}" ;;
   prevtrg) stream --context previous-target ;;
   jean2017) stream --context previous-source-attention ;;
   wang2017) stream --context hierarchical ;;

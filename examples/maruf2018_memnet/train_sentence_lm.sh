@@ -9,7 +9,7 @@
 # Next: --sentence-lm OUT/forward/checkpoint_best.pt:OUT/backward/checkpoint_best.pt
 set -euo pipefail
 source "$(dirname "$0")/../flags.sh"
-read_arguments TRAIN VALID DICT OUT --lm-size=512 "[options of fairseq-train]" -- "$@"
+read_arguments TRAIN VALID DICT OUT --lm-size:count=512 "[options of fairseq-train]" -- "$@"
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)
 

@@ -18,7 +18,7 @@ translate() {
 
 case $system in
   base) translate --task sliding_window_translation ;;
-  cache* | wang2017 | jean2017) translate --task sentence_stream_translation ;;
+  cache | cache-shallow | cache-no-overwrite | wang2017 | jean2017) translate --task sentence_stream_translation ;;
   *) echo "error: unknown system $system; see bash ${0##*/} --help" >&2; exit 1 ;;
 esac
 python "$(dirname "$0")/../join_documents.py" "$out/generate-test.txt" "$out"

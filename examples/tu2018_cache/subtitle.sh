@@ -11,11 +11,7 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/../flags.sh"
-read_arguments CORPUS WORK "[SYSTEM...]" --size=small "[options of ../tvsub_zh_en/run.sh]" -- "$@"
-case $size in
-  small | transformer | paper) ;;
-  *) echo "error: --size is $size; choose small, transformer or paper" >&2; exit 1 ;;
-esac
+read_arguments CORPUS WORK "[SYSTEM...]" --size:small/transformer/paper=small "[options of ../tvsub_zh_en/run.sh]" -- "$@"
 bash "$here/../tvsub_zh_en/run.sh" "$corpus" "$work" "${systems[@]}" \
   --recipe "$here/subtitle/$size" "${more[@]}"
 python "$here/../tvsub_zh_en/tables.py" "$work/results.json" | tee "$work/tables.md"

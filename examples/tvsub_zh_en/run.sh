@@ -24,9 +24,12 @@ top=$here/../..
 recipes=$top/examples
 source "$recipes/flags.sh"
 read_arguments CORPUS WORK "[SYSTEM...]" --recipe= \
-  --stages="memories train translate usage contexts gold score" --target-tokens= --test-sets= \
-  --beams="4 1" --device=cpu --workers=2 --limit= --prepare= -- "$@"
-recipe=$(cd "${recipe:-$here}" && pwd)
+  --stages...:memories/train/translate/usage/contexts/gold/score="memories train translate usage contexts gold score" \
+  --target-tokens:count= --test-sets:count= --beams...:count="4 1" --device:cpu/cuda=cpu --workers:number=2 \
+  --limit:count= --prepare= -- "$@"
+recipe=${recipe:-$here}
+[ -e "$recipe/corpus.sh" ] || { echo "error: --recipe is $recipe, which has no corpus.sh" >&2; exit 1; }
+recipe=$(cd "$recipe" && pwd)
 # What corpus.sh may set anew: sizes, options of decoding and of scores, further references of the
 # first test set, and systems whose context is cut -> the same system with its context.
 transformer=(--encoder-layers 3 --decoder-layers 2
@@ -45,20 +48,31 @@ context=3
 case $device in
   cpu) placed=(--cpu) loading=(--num-workers 0) ;;
   cuda) placed=() loading=(--num-workers "$workers") ;;
-  *) echo "error: --device is $device; choose cpu or cuda" >&2; exit 1 ;;
 esac
-[[ ${limit:-1} =~ ^[1-9][0-9]*$ ]] || { echo "error: --limit is $limit; give whole seconds" >&2; exit 1; }
 if [ "$device" = cuda ]; then
   python - <<< 'import torch; raise SystemExit(not torch.cuda.is_available())' ||
     { echo "error: torch finds no GPU; give --device cpu" >&2; exit 1; }
 fi
+settings=("$recipe/systems.txt")
+[ ! -e "$recipe/tried.txt" ] || settings+=("$recipe/tried.txt")
+known=$(cut -d'|' -f1 "${settings[@]}" | tr -d ' ')
+for system in "${systems[@]}"; do
+  grep -qxF -e "$system" <<< "$known" || { echo "error: $system is not in $recipe/systems.txt" >&2; exit 1; }
+done
+[ -d "$corpus" ] || { echo "error: CORPUS is $corpus, which is no folder" >&2; exit 1; }
+corpus=$(cd "$corpus" && pwd)
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
 bin=$work/data/bin raw=$work/data/text/raw
 source "$recipe/corpus.sh"
-sets=("${sets[@]:0:${test_sets:-${#sets[@]}}}")
-settings=("$recipe/systems.txt")
-[ ! -e "$recipe/tried.txt" ] || settings+=("$recipe/tried.txt")
+# Contexts are limited in one of the test sets that are used.
+for least in "${!sets[@]}"; do [ "${sets[least]}" != "$limited" ] || break; done
+test_sets=${test_sets:-${#sets[@]}}
+if [ "$test_sets" -le "$least" ] || [ "$test_sets" -gt ${#sets[@]} ]; then
+  echo "error: --test-sets is $test_sets; give a number from $((least + 1)) to ${#sets[@]}" >&2
+  exit 1
+fi
+sets=("${sets[@]:0:test_sets}")
 export PYTHONWARNINGS=ignore OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 # Products in bfloat16 where oneDNN takes them (not on every processor that has them), in TF32 on a
 # GPU, and memory that is kept between updates: the same for all systems.
@@ -82,8 +96,7 @@ subset_of() {
 # Reads the settings of a system: start, decodings, options (the task first), and options of decoding.
 read_settings() {
   local line
-  line=$(grep -hE "^$1 *\|" "${settings[@]}") ||
-    { echo "error: $1 is not in $recipe/systems.txt" >&2; exit 1; }
+  line=$(grep -hE "^$1 *\|" "${settings[@]}")
   IFS='|' read -r _ start decodings options <<< "$line"
   start=${start// /} decodings=${decodings// /}
   read -r -a options <<< "$options"

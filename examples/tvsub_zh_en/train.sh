@@ -8,7 +8,7 @@
 # Before this: prepare.sh.  Next: generate.sh.
 set -euo pipefail
 source "$(dirname "$0")/../flags.sh"
-read_arguments WORK --updates=1000 "[options of fairseq-train]" -- "$@"
+read_arguments WORK --updates:count=1000 "[options of fairseq-train]" -- "$@"
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)
 

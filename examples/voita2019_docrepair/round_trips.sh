@@ -16,8 +16,8 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/../flags.sh"
-read_arguments MONO WORK DATA BACK FORTH --source-lang=en --target-lang=de --beam=4 \
-  --temperature=0.5 --noise=0.1 --copies=1 "[options of fairseq-interactive]" -- "$@"
+read_arguments MONO WORK DATA BACK FORTH --source-lang=en --target-lang=de --beam:count=4 \
+  --temperature:positive=0.5 --noise:share=0.1 --copies:count=1 "[options of fairseq-interactive]" -- "$@"
 src=$source_lang tgt=$target_lang
 dictionary=$data/dict.$tgt.txt
 text=$work/text

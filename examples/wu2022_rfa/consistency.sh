@@ -10,7 +10,7 @@
 # train_consistency.sh.
 set -euo pipefail
 source "$(dirname "$0")/../flags.sh"
-read_arguments WORK CHECKPOINT OUT --sets=consistency_testsets --part=test --window-size=group \
+read_arguments WORK CHECKPOINT OUT --sets=consistency_testsets --part=test --window-size:1/2/3/4/group=group \
   "[options of fairseq-docmt contrastive]" -- "$@"
 export PYTHONWARNINGS=ignore
 

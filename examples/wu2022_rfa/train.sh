@@ -10,7 +10,8 @@
 # Before this: prepare_*.sh.  Next: generate.sh.  For consistency use train_consistency.sh.
 set -euo pipefail
 source "$(dirname "$0")/../flags.sh"
-read_arguments WORK SYSTEM SAVE --corpus=iwslt --window-size=4 "[options of fairseq-train]" -- "$@"
+read_arguments WORK SYSTEM SAVE --corpus=iwslt --window-size:1/2/3/4/group=4 \
+  "[options of fairseq-train]" -- "$@"
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)
 
@@ -41,11 +42,7 @@ pool=(--random-matrices 500 --share-random-matrices --same-matrices-in-decoding)
 
 documents() { train --task full_document_translation "$@"; }
 windows() { train --task sliding_window_translation --window-size "$window_size" "$@"; }
-case $window_size in
-  group) examples=documents ;;
-  [1-4]) examples=windows ;;
-  *) echo "error: unknown window size $window_size; see bash ${0##*/} --help" >&2; exit 1 ;;
-esac
+case $window_size in group) examples=documents ;; *) examples=windows ;; esac
 
 rfa() {
   "$examples" --arch rfa_transformer_iwslt --cross-feature-dim "$cross" \

@@ -11,7 +11,7 @@
 # Before this: prepare_opensubtitles.sh.  Next: consistency.sh with the test sets.
 set -euo pipefail
 source "$(dirname "$0")/../flags.sh"
-read_arguments WORK SYSTEM SAVE --sets=consistency_testsets --window-size=group \
+read_arguments WORK SYSTEM SAVE --sets=consistency_testsets --window-size:1/2/3/4/group=group \
   "[options of fairseq-train]" -- "$@"
 export PYTHONWARNINGS=ignore
 here=$(dirname "$0")

@@ -1,5 +1,6 @@
 """Arguments of the scripts in examples/: examples/flags.sh."""
 
+import re
 import subprocess
 
 import pytest
@@ -118,7 +119,7 @@ def test_heads_name_all_flags(path):
         head = text.split("\nset -euo")[0]
         assert f"#   bash {path.name} " in head
         for flag in recipes.flags(str(path.relative_to(recipes.EXAMPLES))):
-            assert flag in head, flag
+            assert flag.name in head, flag
 
 
 @pytest.mark.parametrize(
@@ -138,3 +139,121 @@ def test_options_that_the_script_sets(script, options):
     wanted = "error: script.sh does not accept --gen-subset; leave it out\n"
     assert (done.returncode, done.stderr) == (1, wanted)
     assert script("W", "--beam", "4", end=end).returncode == 0
+
+
+#: values that are refused, by what a value has to be, and what is said
+NUMBERS = {
+    "count": ("x 0 -1 1.5 08", "give a whole number from 1"),
+    "number": ("x -1 1.5 08", "give a whole number from 0"),
+    "positive": ("x 0 0.0 -1 . 0,5", "give a number above 0"),
+    "share": ("x 2 1.5 -1 . 0,5", "give a number from 0 to 1"),
+}
+WITH_FLAGS = [
+    str(path.relative_to(recipes.EXAMPLES))
+    for path in sorted(recipes.EXAMPLES.glob("**/*.sh"))
+    if re.search("^read_arguments ", path.read_text(), re.M)
+]
+
+
+def values_of(flag):
+    """Refused values of a flag, and what is said of each."""
+    if not flag.kind:
+        return {}
+    kind = flag.kind.split(":")[1]
+    values, wanted = NUMBERS.get(kind, (f"x -1 {kind}", "choose "))
+    return {value: f"error: {flag.name} is {value}; {wanted}" for value in values.split()}
+
+
+@pytest.mark.parametrize("name", WITH_FLAGS)
+def test_bad_values_of_every_flag_are_refused(name, tmp_path):
+    """Those that look like numbers have to be declared as numbers."""
+    script = recipes.EXAMPLES / name
+    declared = re.search(r"^read_arguments (.*?)(?: --\w| -- |$)", script.read_text(), re.M)[1]
+    places = [word for word in re.findall(r'"[^"]*"|\S+', declared) if word[0] not in '"\\']
+    if name == "context_probe/run_options.sh":
+        places.append("window")
+    for flag in recipes.flags(name):
+        assert flag.kind or not re.search(r"\d", flag.default), flag
+        for value, message in values_of(flag).items():
+            done = subprocess.run(
+                ["bash", str(script), *places, flag.name, value],
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+            )
+            assert refused(done).startswith(message)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "kind, values",
+    [
+        ("count", "1 10 37500000"),
+        ("number", "0 1 20"),
+        ("positive", "1 0.5 .5 10"),
+        ("share", "0 1 1.0 0.1 .1"),
+        ("cpu/cuda", "cpu cuda"),
+        ("segment", "segment"),
+    ],
+)
+def test_values_that_are_taken(script, kind, values):
+    for value in values.split():
+        assert given(script("W", "--value", value, more=f"--value:{kind}=")) == DEFAULTS
+
+
+def test_lists_of_values(script):
+    """In one word or in several; spaces do not count."""
+
+    def run(*arguments):
+        more = "--parts...:train/score=train --beams...:count=4"
+        return script("W", *arguments, more=more, end='echo "$parts|$beams"')
+
+    assert given(run())[-1] == "train|4"
+    assert given(run("--parts= score\n train ", "--beams", "1  4"))[-1] == "score train|1 4"
+    for arguments, message in (
+        (["--parts=train,score"], "--parts is train,score; give spaces for commas"),
+        (["--parts=train test"], "--parts is test; choose train or score"),
+        (["--parts=train score train"], "--parts has train twice; give it once"),
+        (["--parts= "], "--parts needs a value; usage: bash script.sh WORK [SYSTEM...] "),
+        (["--beams", "4 x"], "--beams is x; give a whole number from 1"),
+        (["a", "a"], "SYSTEM has a twice; give it once"),
+    ):
+        assert refused(run(*arguments)).startswith(f"error: {message}")
+
+
+@pytest.mark.parametrize(
+    "name, arguments, message",
+    [
+        ("run_cache", "W 25 x", "SLOT is x; give a whole number from 0"),
+        ("run_documents", "W lst x", "SYSTEM is x; choose transformer, lst, group, sentences or"),
+        ("run_memnet", "W x", "SYSTEM is x; choose source, target or both"),
+        ("run_one_sided", "W both/source", "SYSTEM is both/source; choose both, source or target"),
+        ("run_options", "W window x", "SYSTEM is x; choose window, stride2, "),
+        ("run_stream", "W both multi-encoder-x", "SYSTEM is multi-encoder-x; choose both, "),
+    ],
+)
+def test_systems_of_the_probe_are_looked_at_first(name, arguments, message, tmp_path):
+    done = subprocess.run(
+        ["bash", str(recipes.EXAMPLES / "context_probe" / f"{name}.sh"), *arguments.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert refused(done).startswith(f"error: {message}") and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "name, arguments",
+    [
+        ("maruf2018_memnet/train.sh", "WORK base-output SAVE"),
+        ("maruf2018_memnet/generate.sh", "WORK source-x MODEL OUT"),
+        ("tu2018_cache/generate.sh", "WORK cache-x MODEL OUT"),
+        ("li2020_multi_encoder/generate.sh", "WORK inside-x MODEL OUT"),
+    ],
+)
+def test_names_that_begin_or_end_like_a_system(name, arguments, tmp_path):
+    recipes.write_files(tmp_path)
+    done = recipes.run_in(tmp_path, name, *arguments.split())
+    system = arguments.split()[1]
+    script = name.split("/")[1]
+    assert refused(done) == f"error: unknown system {system}; see bash {script} --help"

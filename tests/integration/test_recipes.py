@@ -197,6 +197,24 @@ def test_part_of_a_comparison():
     assert places == [f"memory-{x}/stream/test-4/generate-test.txt" for x in ("control", "both")]
 
 
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ("base windows4", r"windows4 is not in .*/tvsub_zh_en/systems\.txt"),
+        ("window.", r"window\. is not in .*/tvsub_zh_en/systems\.txt"),
+        ("--test-sets 1", "--test-sets is 1; give a number from 2 to 2"),
+        ("--test-sets 3", "--test-sets is 3; give a number from 2 to 2"),
+    ],
+)
+def test_a_comparison_that_cannot_be_done_is_not_begun(arguments, message, tmp_path):
+    """Contexts are limited in the second test set."""
+    recipes.write_files(tmp_path)
+    arguments = ["CORPUS", "WORK", *arguments.split()]
+    done = recipes.run_in(tmp_path, "tvsub_zh_en/run.sh", *arguments)
+    assert done.returncode == 1 and re.fullmatch(f"error: {message}\n", done.stderr)
+    assert not (tmp_path / "calls").exists()
+
+
 def test_a_folder_of_earlier_scripts_goes_on(tmp_path):
     """Which called scripts of other recipes with other arguments."""
     recipes.write_files(tmp_path)

@@ -126,7 +126,12 @@ def test_a_corpus_of_another_size_is_refused(corpus, tmp_path):
     "arguments, message",
     [
         ("--size large", "error: --size is large; choose small, transformer or paper"),
-        ("--limit 1h", "error: --limit is 1h; give whole seconds"),
+        ("--limit 1h", "error: --limit is 1h; give a whole number from 1"),
+        ("--limit 0", "error: --limit is 0; give a whole number from 1"),
+        ("--stages train,score", "error: --stages is train,score; give spaces for commas"),
+        ("--stages tune", "error: --stages is tune; choose memories, train, translate, usage, "),
+        ("--recipe R", "error: --recipe is R, which has no corpus.sh"),
+        ("", "error: CORPUS is CORPUS, which is no folder"),
         ("--sise small", "error: unknown option --sise; usage: bash run.sh"),
         ("--size", "error: --size needs a value; usage: bash subtitle.sh"),
         pytest.param(

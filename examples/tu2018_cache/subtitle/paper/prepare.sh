@@ -8,7 +8,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 top=$here/../../../..
 source "$top/examples/flags.sh"
-read_arguments CORPUS WORK --corpus-size=paper "[options of prepare.py]" -- "$@"
+read_arguments CORPUS WORK --corpus-size:paper/any=paper "[options of prepare.py]" -- "$@"
 PYTHONPATH=$top/data_prep${PYTHONPATH:+:$PYTHONPATH} \
   python "$here/../subtitle_corpus.py" "$corpus" "$work/corpus" "$corpus_size"
 python "$top/data_prep/prepare.py" --source-lang zh --target-lang en \

@@ -5,6 +5,6 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/../../../../examples/flags.sh"
-read_arguments CORPUS WORK --corpus-size=paper "[options of prepare.py]" -- "$@"
+read_arguments CORPUS WORK --corpus-size:paper/any=paper "[options of prepare.py]" -- "$@"
 bash "$here/../small/prepare.sh" "$corpus" "$work" --corpus-size "$corpus_size" \
   --bpe-operations 16000 "${more[@]}"
