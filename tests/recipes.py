@@ -92,7 +92,7 @@ def _calls(script: str, arguments: Tuple[str, ...]) -> List[Call]:
         return calls_in(Path(folder), script, *arguments)
 
 
-def run_in(folder: Path, script: str, *arguments: str) -> subprocess.CompletedProcess:
+def run_in(folder: Path, script: str, *arguments: str, **more) -> subprocess.CompletedProcess:
     """Run a script in a folder with the programs of :func:`write_files`."""
     return subprocess.run(
         ["bash", str(EXAMPLES / script), *arguments],
@@ -101,6 +101,7 @@ def run_in(folder: Path, script: str, *arguments: str) -> subprocess.CompletedPr
             "PATH": f"{folder}/bin:{os.environ['PATH']}",
             "CALLS": str(folder / "calls"),
             "USER_DIR": tiny.USER_DIR,
+            **more,
         },
         capture_output=True,
         text=True,

@@ -118,8 +118,8 @@ def run_once(record: Path, command: list) -> int:
     done = next((part for part in runs if part["exit"] == 0), None)
     if done and done["command"] != command:
         print(
-            f"{record} was made by another command: {' '.join(done['command'])}; to begin anew, "
-            f"remove {record.parent}",
+            f"error: {record} was made by another command: {' '.join(done['command'])}; to begin "
+            f"anew, remove {record.parent}",
             file=sys.stderr,
         )
         return 1

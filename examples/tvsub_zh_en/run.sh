@@ -17,7 +17,7 @@
 #   --device cpu|cuda
 #   --workers N            that load batches for a GPU
 #   --limit SECONDS        after which a command is stopped (default: none)
-#   --prepare="OPTIONS"    of prepare.sh
+#   --prepare="OPTIONS"    of prepare.sh; the same in all calls with this WORK, as CORPUS
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 top=$here/../..
@@ -113,11 +113,11 @@ made() { grep -qs '"exit": 0,' "$work/$1.json" || measured "$1" bash "${@:2}"; }
 prepare() {
   local text side options
   read -ra options <<< "$prepare"
-  [ -e "$work/data.json" ] || measured data bash "$recipe/prepare.sh" "$corpus" "$work" "${options[@]}"
+  measured data bash "$recipe/prepare.sh" "$corpus" "$work" "${options[@]}"
   [ -z "$marks" ] || [ -e "$work/$marks" ] || cp "$corpus/$marks" "$work"
   text=$work/data/text/subwords/$(subset_of "$limited")
   [ -e "$text.$src_lang" ] || text=$raw/$(subset_of "$limited")  # without subwords
-  [ -e "$work/contexts/own.$src_lang" ] || python "$here/contexts.py" make $context \
+  measured contexts/made python "$here/contexts.py" make $context \
     "$text.$src_lang" "$text.$tgt_lang" "$work/contexts"
   measured contexts/binarised fairseq-preprocess -s "$src_lang" -t "$tgt_lang" \
     --testpref "$work/contexts/own,$work/contexts/other" --destdir "$work/contexts/bin" \
@@ -168,7 +168,7 @@ make_memories() {
 }
 
 train() {
-  local sizes schedule most
+  local sizes schedule most read budget
   case " ${options[*]} " in *rnn*) sizes=("${rnn[@]}") ;; *) sizes=("${transformer[@]}") ;; esac
   local common=("${sizes[@]}" --dropout 0.2 --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0
     --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --seed 1)
@@ -176,15 +176,21 @@ train() {
     schedule=(--lr 0.002 --lr-scheduler inverse_sqrt --warmup-updates 500
       --keep-last-epochs 1)
   else
+    budget=${target_tokens:-${tokens[$start]}}
     if [ ! -e "$work/$1/updates" ]; then
       mkdir -p "$work/$1"
-      most=$(python "$here/updates.py" "${target_tokens:-${tokens[$start]}}" "$bin" --user-dir "$user_dir" \
+      most=$(python "$here/updates.py" "$budget" "$bin" --user-dir "$user_dir" \
         "${common[@]}" --lr-scheduler polynomial_decay --total-num-update 1 \
         --finetune-from-model "$work/$start/checkpoint_best.pt" "${options[@]}" \
         2> "$work/$1/updates.log") || { tail -n 5 "$work/$1/updates.log" >&2; exit 1; }
-      echo "$most" > "$work/$1/updates"
+      echo "$most $budget" > "$work/$1/updates"
     fi
-    most=$(cat "$work/$1/updates")
+    # Files of earlier scripts do not have the target tokens.
+    read -r most read < "$work/$1/updates"
+    [ "${read:-$budget}" = "$budget" ] || {
+      echo "error: $work/$1/updates is for $read target tokens, not $budget; to train anew, remove $work/$1" >&2
+      exit 1
+    }
     schedule=(--lr 0.0005 --lr-scheduler polynomial_decay --warmup-updates 100 --total-num-update "$most"
       --max-update "$most" --finetune-from-model "$work/$start/checkpoint_best.pt" --no-epoch-checkpoints)
   fi

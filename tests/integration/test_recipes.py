@@ -3,12 +3,13 @@
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import recipes
 import results
-from long_tests import LONG
+from long_tests import LONG, long
 
 STOCK = ("fairseq-train", "fairseq-generate", "fairseq-interactive", "fairseq-preprocess")
 TRANSLATE = "fairseq-interactive fairseq-docmt"
@@ -228,6 +229,93 @@ def test_a_folder_of_earlier_scripts_goes_on(tmp_path):
     calls = recipes.calls_in(tmp_path, "tvsub_zh_en/run.sh", *arguments)
     scripts = [Path(c.arguments[0]).name for c in calls if c.program == "bash"]
     assert scripts == ["prepare.sh", "make_drafts.sh"]
+
+
+@pytest.fixture
+def measured_for_real(tmp_path):
+    """Function that runs run.sh for its corpus, with records; returns its status, and what it said.
+
+    The corpus is prepared by a program that fails where there is a file "broken".
+    """
+    recipes.write_files(tmp_path)
+    (tmp_path / "OTHER").mkdir()
+    (tmp_path / "OTHER" / "zpdev.zp.zh").write_text("A\n")
+    (tmp_path / "bin" / "python").rename(tmp_path / "bin" / "noting")
+    python = tmp_path / "bin" / "python"
+    python.write_text(
+        "#!/bin/sh\ncase $1 in *measured.py) exec "
+        f'{sys.executable} "$@" ;; *prepare.py) [ ! -e broken ] || exit 1 ;; esac\n'
+        f'exec {tmp_path}/bin/noting "$@"\n'
+    )
+    python.chmod(0o755)
+
+    def run(*arguments, script="tvsub_zh_en/run.sh"):
+        given = [*arguments[:2], "control", *arguments[2:], "--stages", "memories"]
+        done = recipes.run_in(tmp_path, script, *given, COMMIT="c")
+        return done.returncode, done.stderr
+
+    return run
+
+
+def prepared(folder: Path) -> int:
+    """Return how often a corpus was prepared."""
+    return (folder / "calls").read_text().count("data_prep/prepare.py")
+
+
+@pytest.mark.parametrize("script", ["tvsub_zh_en/run.sh", long("tu2018_cache/subtitle.sh")])
+def test_a_folder_keeps_its_corpus(measured_for_real, tmp_path, script):
+    options = "--prepare=--bpe-operations 9"
+    for corpus in ("CORPUS", f"{tmp_path}/./CORPUS"):
+        assert measured_for_real(corpus, "WORK", options, script=script) == (0, "")
+    assert prepared(tmp_path) == 1
+    for others in (["OTHER", "WORK", options], ["CORPUS", "WORK"]):
+        status, said = measured_for_real(*others, script=script)
+        assert status == 1 and said.count("\n") == 1
+        made = f"prepare.sh {tmp_path}/CORPUS {tmp_path}/WORK --bpe-operations 9"
+        assert said.startswith(f"error: {tmp_path}/WORK/data.json was made by another command: ")
+        assert said.endswith(f"{made}; to begin anew, remove {tmp_path}/WORK\n")
+    assert prepared(tmp_path) == 1
+
+
+def test_a_preparation_that_failed_is_made_again(measured_for_real, tmp_path):
+    (tmp_path / "broken").touch()
+    status, said = measured_for_real("CORPUS", "WORK")
+    assert status == 1 and f"failed: see {tmp_path}/WORK/data.log" in said
+    (tmp_path / "broken").unlink()
+    assert measured_for_real("CORPUS", "WORK") == (0, "")
+    assert prepared(tmp_path) == 1
+
+
+def test_a_preparation_that_was_stopped_is_made_again(measured_for_real, tmp_path):
+    """In the middle of the limited contexts, too."""
+    assert measured_for_real("CORPUS", "WORK") == (0, "")
+    for name in ("data", "contexts/made"):
+        record = tmp_path / "WORK" / f"{name}.json"
+        (run,) = json.loads(record.read_text())
+        record.write_text(json.dumps([{**run, "exit": 124}]))
+    assert measured_for_real("CORPUS", "WORK", "--limit", "60") == (0, "")
+    assert prepared(tmp_path) == 2
+    assert (tmp_path / "calls").read_text().count("contexts.py") == 2
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_system_keeps_its_target_tokens(tmp_path, earlier):
+    """As far as an earlier script has noted them."""
+    recipes.write_files(tmp_path)
+    arguments = "tvsub_zh_en/run.sh CORPUS WORK control --stages train".split()
+    assert recipes.run_in(tmp_path, *arguments).returncode == 0
+    updates = tmp_path / "WORK" / "control" / "updates"
+    assert updates.read_text() == "7 12000000\n"
+    if earlier:
+        updates.write_text("7\n")
+    for tokens in ("12000000", "99"):
+        done = recipes.run_in(tmp_path, *arguments, "--target-tokens", tokens)
+        wanted = (
+            f"error: {updates} is for 12000000 target tokens, not 99; to train anew, remove "
+            f"{updates.parent}\n"
+        )
+        refused = tokens == "99" and not earlier
+        assert (done.returncode, done.stderr) == ((1, wanted) if refused else (0, ""))
 
 
 def test_references_as_context():

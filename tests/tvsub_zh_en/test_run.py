@@ -14,7 +14,7 @@ import tiny
 from commands import Shell
 
 NAMES = "base base2 control2 memory-both2 memory-control2 lst rnnsearch rnn-control memnet-both"
-RUN = f"bash run.sh CORPUS WORK {NAMES}"
+RUN = f'bash run.sh CORPUS WORK {NAMES} --prepare="--bpe-operations 50"'
 
 
 def write_corpus(folder: Path) -> None:
@@ -48,7 +48,7 @@ def recipe(tmp_path_factory):
 
     try:
         write_corpus(folder / "CORPUS")
-        run(f'{RUN} --prepare="--bpe-operations 50"')
+        run(RUN)
         yield folder, run
     finally:
         shell.close()
