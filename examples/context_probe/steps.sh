@@ -28,20 +28,20 @@ keep_earlier() {
   }
 }
 
-# prepare [options of make_data.py]: stop if the folder has a corpus of other options
+# prepare [options of make_data.py]: make the corpus, unless the folder has it; stop if it has one of
+# other options
 prepare() {
-  local wanted="$* ${dictionaries[*]}" made=$work/corpus_options
-  [ ! -e "$made" ] || [ "$(cat "$made")" = "$wanted" ] || {
-    echo "error: $work has another script's corpus; give another folder" >&2
-    exit 1
-  }
-  echo "$wanted" > "$made"
+  local wanted=("$@" "${dictionaries[@]}") made=$work/corpus_options
+  ! made_alike "$made" "${wanted[@]}" || return 0
   python "$here/make_data.py" --out "$work/data" "$@"
   rm -rf "$work/bin"
   quietly preprocess fairseq-preprocess -s src -t tgt --destdir "$work/bin" \
     --trainpref "$work/data/train" --validpref "$work/data/valid" --testpref "$work/data/test" \
     "${dictionaries[@]}"
   cp "$work"/data/*.supporting.jsonl "$work/bin"
+  # Last, so that a corpus whose making was interrupted is made again.
+  echo "${wanted[*]}" > "$made.new"
+  mv "$made.new" "$made"
 }
 
 # train NAME UPDATES [options for task, architecture and batch size]

@@ -7,7 +7,7 @@
 # SYSTEM and --window-size are as in train.sh; --sets is a folder of Voita et al. (see README.md for
 # the download).  After each epoch the checkpoint is scored on the dev sets.  Training stops after 10
 # epochs without improvement; the best checkpoint is SAVE/checkpoint_best_consistency.pt.  After an
-# interruption, the same command continues.
+# interruption, the same command continues; SAVE/arguments has it.
 # Before this: prepare_opensubtitles.sh.  Next: consistency.sh with the test sets.
 set -euo pipefail
 source "$(dirname "$0")/../flags.sh"
@@ -15,6 +15,8 @@ read_arguments WORK SYSTEM SAVE --sets=consistency_testsets --window-size:1/2/3/
   "[options of fairseq-train]" -- "$@"
 export PYTHONWARNINGS=ignore
 here=$(dirname "$0")
+given=("$work" "$system" --sets "$sets" --window-size "$window_size" "${more[@]}")
+made_alike "$save/arguments" "${given[@]}" || true
 
 best=0
 for ((epoch = 1; epoch <= best + 10; epoch++)); do
@@ -24,6 +26,9 @@ for ((epoch = 1; epoch <= best + 10; epoch++)); do
       --window-size "$window_size" --max-epoch "$epoch" "${more[@]}"
     bash "$here/consistency.sh" "$work" "$save/checkpoint$epoch.pt" "$scores" --sets "$sets" \
       --part dev --window-size "$window_size"
+    # Not before: arguments that fail at once can be corrected.
+    mkdir -p "$save"
+    echo "${given[*]}" > "$save/arguments"
   fi
   best=$(python "$here/best_epoch.py" "$save")
   if [ "$best" = "$epoch" ]; then

@@ -6,7 +6,10 @@ import subprocess
 import pytest
 from probe import FOLDER
 
-STUB = '#!/bin/sh\necho "$(basename "$0") $*" >> "$CALLS"\n'
+STUB = """#!/bin/sh
+echo "$(basename "$0") $*" >> "$CALLS"
+[ "$(basename "$0")" != "$FAILS" ] || exit 1
+"""
 
 
 @pytest.fixture
@@ -23,28 +26,42 @@ def run(tmp_path):
         "CALLS": str(tmp_path / "calls"),
     }
 
-    def run(*command):
-        done = subprocess.run(["bash", *command], env=variables, capture_output=True, text=True)
+    def run(*command, fails=""):
+        environment = {**variables, "FAILS": fails}
+        done = subprocess.run(["bash", *command], env=environment, capture_output=True, text=True)
         return done.returncode, done.stderr
 
     return run
 
 
 def prepare(folder, *options):
-    steps = f"set -euo pipefail; here={FOLDER} work={folder}; . $here/steps.sh; prepare"
+    steps = f"set -euo pipefail; here={FOLDER} work={folder}; . $here/../flags.sh"
+    steps += "; . $here/steps.sh; prepare"
     return "-c", " ".join([steps, *options])
 
 
 def test_a_folder_keeps_its_corpus(run, tmp_path):
-    folder = tmp_path / "W"
+    """It is made once."""
+    folder, others = tmp_path / "W", ["--phenomena", "pronoun"]
     for _ in range(2):
         assert run(*prepare(folder, "--phenomena", "term")) == (0, "")
-    calls = (tmp_path / "calls").read_text()
-    for others in ([], ["--phenomena", "pronoun"]):
-        message = f"error: {folder} has another script's corpus; give another folder\n"
-        assert run(*prepare(folder, *others)) == (1, message)
-    made = [line for line in (tmp_path / "calls").read_text().splitlines() if "make_data" in line]
-    assert len(made) == calls.count("make_data") == 2
+    message = f"error: {folder} was made with other options (--phenomena term); give another folder"
+    for options in ([], others):
+        assert run(*prepare(folder, *options)) == (1, f"{message}\n")
+    assert run(*prepare(tmp_path / "V")) == (0, "")
+    message = f"error: {tmp_path}/V was made with other options (none); give another folder\n"
+    assert run(*prepare(tmp_path / "V", *others)) == (1, message)
+    assert (tmp_path / "calls").read_text().count("make_data") == 2
+
+
+@pytest.mark.parametrize("program", ["fairseq-preprocess", "cp"])
+def test_a_corpus_that_was_interrupted_is_made_again(run, tmp_path, program):
+    command = prepare(tmp_path / "W", "--phenomena", "term")
+    (tmp_path / "W").mkdir()
+    assert run(*command, fails=program)[0] == 1
+    assert not (tmp_path / "W" / "corpus_options").exists()
+    assert run(*command) == (0, "")
+    assert (tmp_path / "calls").read_text().count("make_data") == 2
 
 
 def test_systems_of_one_run_have_the_same_corpus(run, tmp_path):

@@ -45,10 +45,10 @@ def train(tmp_path):
         (tmp_path / "bin" / name).write_text(text)
         (tmp_path / "bin" / name).chmod(0o755)
 
-    def run():
+    def run(arguments="WORK rfa-sgate SAVE --sets SETS"):
         script = recipes.EXAMPLES / "wu2022_rfa" / "train_consistency.sh"
         path = f"{tmp_path}/bin:{os.environ['PATH']}"
-        command = ["bash", str(script), *"WORK rfa-sgate SAVE --sets SETS".split()]
+        command = ["bash", str(script), *arguments.split()]
         environment = {**os.environ, "PATH": path}
         return subprocess.run(
             command, cwd=tmp_path, env=environment, capture_output=True, text=True
@@ -60,11 +60,19 @@ def train(tmp_path):
 @pytest.mark.parametrize("interrupted", [pytest.param(False, marks=LONG), True])
 def test_ten_epochs_after_the_best(train, tmp_path, interrupted):
     if interrupted:
+        assert train("WORK rfaa SAVE").returncode == 1
         (tmp_path / "stop5").touch()
         assert train().returncode == 1
     done = train()
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "best epoch: 3"
     assert (tmp_path / "SAVE" / "checkpoint_best_consistency.pt").read_text() == "epoch 3\n"
+    # A finished folder is only for the same command.
+    for arguments in ("WORK rfa SAVE --sets SETS", "WORK rfa-sgate SAVE --sets SETS --fp16"):
+        done = train(arguments)
+        assert (done.returncode, done.stdout) == (1, "")
+        made = "WORK rfa-sgate --sets SETS --window-size group"
+        wanted = f"error: SAVE was made with other options ({made}); give another folder\n"
+        assert done.stderr == wanted
     trained = [int(line) for line in (tmp_path / "trained").read_text().split()]
     assert trained == [*range(1, 6), *([5] if interrupted else []), *range(6, 14)]
