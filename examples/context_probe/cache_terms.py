@@ -9,6 +9,7 @@ right one.  References take the place of translations.
 """
 
 import argparse
+import sys
 from typing import Dict, Iterable, List, NamedTuple
 
 import torch
@@ -43,8 +44,14 @@ def found_for(question: dict, words: List[str], weights: List[float], index) -> 
 
 
 def look_up(model, task, split: str, questions: Iterable[dict]) -> List[Found]:
-    """Look up all questions about terms of a split."""
+    """Look up all questions about terms of a split.
+
+    Raises:
+        ValueError: there are none, or they are about another text.
+    """
     asked: Dict[int, dict] = {q["line"]: q for q in questions if q["phenomenon"] == "term"}
+    if not asked:
+        raise ValueError("--probe has no questions about terms; make data with --phenomena term")
     index, found = task.target_dictionary.index, []
     for document in documents_of(task, split):
         cache, weights = matching_of(model, document)
@@ -52,9 +59,19 @@ def look_up(model, task, split: str, questions: Iterable[dict]) -> List[Found]:
             if line not in asked:
                 continue
             answer = document.sample["target"][row].eq(index(asked[line]["answer"]))
+            if not answer.any():
+                raise ValueError(
+                    f"line {line + 1} of {split} lacks the answer {asked[line]['answer']!r}; give "
+                    "the questions of this split as --probe"
+                )
             place = int(torch.nonzero(answer)[0])
             slots = (cache.words[row].tolist(), weights[row, place].tolist())
-            found.append(found_for(asked[line], *slots, index))
+            found.append(found_for(asked.pop(line), *slots, index))
+    if asked:
+        raise ValueError(
+            f"{split} has no sentence in line {min(asked) + 1}; give the questions of this split "
+            "as --probe"
+        )
     return found
 
 
@@ -68,8 +85,11 @@ def main() -> None:
     parser.add_argument("--probe", required=True, help="questions of the split")
     parser.add_argument("--split", default="test", help="default: test")
     args = parser.parse_args()
-    with quietly():
-        found = look_up(*load(args.path, args.data), args.split, read_questions(args.probe))
+    try:
+        with quietly():
+            found = look_up(*load(args.path, args.data), args.split, read_questions(args.probe))
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {error}")
     print(f"{len(found)} questions about terms")
     for name, values in zip(Found._fields, zip(*found)):
         print(f"{name.replace('_', ' ')}: {sum(values) / len(values):.2f}")

@@ -22,7 +22,14 @@ Key = Tuple[str, int]
 UNKNOWN = "<<unk>>"
 #: rows for whole sentences
 EQUAL, LENGTH = "equal to the reference", "length / reference"
-FIELDS = {"line", "phenomenon", "distance", "answer", "alternatives", "ceiling"}
+FIELDS = {
+    "line": int,
+    "phenomenon": str,
+    "distance": int,
+    "answer": str,
+    "alternatives": list,
+    "ceiling": (int, float),
+}
 
 
 class Accuracy(NamedTuple):
@@ -64,7 +71,7 @@ def read_questions(path: str) -> List[dict]:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: a line is not a question, or the file has none.
+        ValueError: a line is not a question, has no wrong answers, or the file has no questions.
     """
     questions = []
     for number, line in enumerate(io.StringIO(_text(path)), start=1):
@@ -72,8 +79,17 @@ def read_questions(path: str) -> List[dict]:
             question = json.loads(line)
         except ValueError:
             question = None
-        if not isinstance(question, dict) or not FIELDS <= question.keys():
+        if not isinstance(question, dict) or not all(
+            isinstance(question.get(name), kind) for name, kind in FIELDS.items()
+        ):
             raise ValueError(f"{path}, line {number}: not a question of make_data.py")
+        answer, others = question["answer"], question["alternatives"]
+        if not others or answer in others:
+            wrong = f"the answer {answer!r} is an alternative too" if others else "no alternatives"
+            raise ValueError(
+                f"{path}, line {number}: {wrong}; give each question the wrong answers, which "
+                "make_data.py writes"
+            )
         questions.append(question)
     if not questions:
         raise ValueError(f"{path} has no questions")
@@ -216,14 +232,21 @@ def _figures_of_file(questions: List[dict], path: str) -> System:
 
 
 def _check_references(questions: List[dict], references: Dict[int, List[str]]) -> None:
-    """Raise a ValueError if references lack the answers, as in an output of another test set."""
+    """Raise a ValueError if references are not right, as in an output of another test set."""
     for question in questions:
         line, answer = question["line"], question["answer"]
-        if answer not in references[line] and UNKNOWN not in references[line]:
-            raise ValueError(
-                f"the reference of line {line + 1} lacks the answer {answer!r}; give the output "
-                "for the text of the questions"
-            )
+        words = references[line]
+        wrong = next((word for word in question["alternatives"] if word in words), None)
+        if wrong is not None:
+            found = f"has {wrong!r} where the answer is {answer!r}"
+        elif answer not in words and UNKNOWN not in words:
+            found = f"lacks the answer {answer!r}"
+        else:
+            continue
+        raise ValueError(
+            f"the reference of line {line + 1} {found}; give the output for the text of the "
+            "questions"
+        )
 
 
 def _check_sentences(systems: Dict[str, System]) -> None:

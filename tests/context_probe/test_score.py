@@ -64,7 +64,7 @@ def test_whole_sentences_are_compared():
 
 
 def test_a_column_for_each_system(run, capsys, tmp_path):
-    (tmp_path / "other").write_text("T-4\ta c\nH-4\t-1\tb\n")
+    (tmp_path / "other").write_text("T-4\ta e\nH-4\t-1\tb\n")
     run(rows({}), "T-4\ta\nH-4\t-1\ta\n", f"yours={tmp_path / 'other'}", "--format", "markdown")
     shown = [
         [cell.strip() for cell in line.strip("|").split("|")]
@@ -84,9 +84,26 @@ def test_a_column_for_each_system(run, capsys, tmp_path):
         (rows({}), "H-4\t-1\ta\n", r"out: no reference \(T-\) for line 5"),
         (
             rows({}),
-            "T-4\tb\nH-4\t-1\ta\n",
+            "T-4\te\nH-4\t-1\ta\n",
             "out: the reference of line 5 lacks the answer 'a'",
         ),
+        *(
+            (
+                rows({}),
+                f"T-4\t{words}\nH-4\t-1\ta\n",
+                "out: the reference of line 5 has 'c' where the answer is 'a'; give the output for",
+            )
+            for words in ("c", "a c", "<<unk>> c")
+        ),
+        (rows({}, {"alternatives": []}), "", "probe, line 2: no alternatives; give each question"),
+        (
+            rows({"alternatives": ["b", "a"]}),
+            "",
+            "probe, line 1: the answer 'a' is an alternative too; give each question",
+        ),
+        (rows({"alternatives": "bcd"}), "", "probe, line 1: not a question"),
+        (rows({"line": "4"}), "", "probe, line 1: not a question"),
+        (rows({"ceiling": None}), "", "probe, line 1: not a question"),
         ("", "H-4\t-1\ta\n", "probe has no questions"),
         ("{}\n", "H-4\t-1\ta\n", "probe, line 1: not a question"),
         (rows({}) + "4\n", "H-4\t-1\ta\n", "probe, line 2: not a question"),
