@@ -150,7 +150,7 @@ _check_list() {
   local _value _seen=' '
   for _value in "${@:3}"; do
     [[ $2 != ...* || $_value != *,* ]] ||
-      { echo "error: $1 is $_value; give spaces for commas" >&2; exit 1; }
+      { echo "error: $1 is $_value; put spaces where it has commas" >&2; exit 1; }
     [[ $2 != *:* ]] || check "$1" "${2#*:}" "$_value"
     [[ $_seen != *" $_value "* ]] || { echo "error: $1 has $_value twice; give it once" >&2; exit 1; }
     _seen+="$_value "

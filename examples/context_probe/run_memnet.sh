@@ -17,7 +17,10 @@ read_arguments "[WORK]" "[SYSTEM...:source/target/both]" --updates:count=1500 --
   --phenomena=pronoun --sentences:count=6 --from= --first-updates:count=1000 --lm-epochs:count=6 -- "$@"
 work=${work:-$here/work}
 [ ${#systems[@]} -gt 0 ] || systems=(source)
-[ -z "$from" ] || from=$(cd "$from" && pwd)
+if [ -n "$from" ]; then
+  [ -d "$from" ] || { echo "error: --from is $from, which is no folder" >&2; exit 1; }
+  from=$(cd "$from" && pwd)
+fi
 lm_size=256
 document=(--task document_rows_translation)
 recipes=$here/../maruf2018_memnet

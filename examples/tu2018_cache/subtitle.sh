@@ -12,6 +12,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 source "$here/../flags.sh"
 read_arguments CORPUS WORK "[SYSTEM...]" --size:small/transformer/paper=small "[options of ../tvsub_zh_en/run.sh]" -- "$@"
+refuse --recipe
 bash "$here/../tvsub_zh_en/run.sh" "$corpus" "$work" "${systems[@]}" \
   --recipe "$here/subtitle/$size" "${more[@]}"
 python "$here/../tvsub_zh_en/tables.py" "$work/results.json" | tee "$work/tables.md"

@@ -211,7 +211,7 @@ def test_lists_of_values(script):
     assert given(run())[-1] == "train|4"
     assert given(run("--parts= score\n train ", "--beams", "1  4"))[-1] == "score train|1 4"
     for arguments, message in (
-        (["--parts=train,score"], "--parts is train,score; give spaces for commas"),
+        (["--parts=train,score"], "--parts is train,score; put spaces where it has commas"),
         (["--parts=train test"], "--parts is test; choose train or score"),
         (["--parts=train score train"], "--parts has train twice; give it once"),
         (["--parts= "], "--parts needs a value; usage: bash script.sh WORK [SYSTEM...] "),
@@ -227,6 +227,7 @@ def test_lists_of_values(script):
         ("run_cache", "W 25 x", "SLOT is x; give a whole number from 0"),
         ("run_documents", "W lst x", "SYSTEM is x; choose transformer, lst, group, sentences or"),
         ("run_memnet", "W x", "SYSTEM is x; choose source, target or both"),
+        ("run_memnet", "W --from NOWHERE", "--from is NOWHERE, which is no folder"),
         ("run_one_sided", "W both/source", "SYSTEM is both/source; choose both, source or target"),
         ("run_options", "W window x", "SYSTEM is x; choose window, stride2, "),
         ("run_stream", "W both multi-encoder-x", "SYSTEM is multi-encoder-x; choose both, "),

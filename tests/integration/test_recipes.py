@@ -203,6 +203,7 @@ def test_part_of_a_comparison():
     [
         ("base windows4", r"windows4 is not in .*/tvsub_zh_en/systems\.txt"),
         ("window.", r"window\. is not in .*/tvsub_zh_en/systems\.txt"),
+        ("--recipe R", r"--recipe is R, which has no corpus\.sh"),
         ("--test-sets 1", "--test-sets is 1; give a number from 2 to 2"),
         ("--test-sets 3", "--test-sets is 3; give a number from 2 to 2"),
     ],
