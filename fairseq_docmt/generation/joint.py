@@ -108,8 +108,8 @@ class JointSearch(DocumentSearch):
             found: hypotheses of each unit, best first.
 
         Returns:
-            For each unit, the hypotheses with the right number of sentences from both decodings,
-            best first.
+            For each unit, the hypotheses with the right number of sentences from both decodings.
+            The first is what a search for a single hypothesis finds, the others follow best first.
         """
         counts = [len(unit.source) for unit in units]
         right = [[o for o in f if len(o.sentences) == c] for f, c in zip(found, counts)]
@@ -124,10 +124,13 @@ class JointSearch(DocumentSearch):
             generator, models, [units[i] for i in again], [counts[i] for i in again]
         )
         for i, outputs in zip(again, repaired):
-            outputs = right[i] + outputs
+            if right[i] and right[i][0] is found[i][0]:
+                outputs = right[i] + outputs
+            else:
+                outputs[1:1] = right[i]
             if generator.samples:  # not the best of too many
                 outputs = outputs[: generator.nbest]
-            right[i] = sorted(outputs, key=lambda output: -output.score)
+            right[i] = outputs[:1] + sorted(outputs[1:], key=lambda output: -output.score)
         return right
 
     def _search(

@@ -19,7 +19,8 @@ class OverlapSearch(JointSearch):
     For each sentence of a document there is one window that ends with it.  These windows overlap,
     so each sentence is in up to ``--window-size`` windows.  If several windows give the same
     translation of a sentence, the translation gets the mean of their scores.  The translation with
-    the highest score is kept.
+    the highest score is kept.  Only the best translations of the windows compete to be the first
+    of an n-best list; the rest of the list is taken from all others.
     """
 
     decoding = "overlap"
@@ -42,12 +43,12 @@ class OverlapSearch(JointSearch):
         found = self._outputs(generator, models, windows, sum(map(_size, units)))
         results = []
         for unit, cut in zip(units, spans):
-            candidates: NBestLists = [[] for _ in unit.source]
+            candidates: List[NBestLists] = [[] for _ in unit.source]
             for first, end in cut:
                 for place, hypotheses in zip(range(first, end), next(found)):
-                    candidates[place] += hypotheses
+                    candidates[place].append(hypotheses)
             rows = candidates[unit.num_context :]
-            results.append([_surest(row, generator)[: generator.nbest] for row in rows])
+            results.append([_merged(row, generator)[: generator.nbest] for row in rows])
         return results
 
     def score(self, scorer, models, units: List[DecodingUnit]) -> List[NBestLists]:
@@ -102,6 +103,13 @@ class OverlapSearch(JointSearch):
 
 def _size(unit: DecodingUnit) -> int:
     return sum(map(len, unit.source))
+
+
+def _merged(lists: NBestLists, generator) -> List[Hypothesis]:
+    """Merge the n-best lists of one sentence from several windows into one without repetitions."""
+    best = _surest([hypotheses[0] for hypotheses in lists], generator)[0]
+    rest = _surest([hypothesis for hypotheses in lists for hypothesis in hypotheses], generator)
+    return [best, *(each for each in rest if not torch.equal(each["tokens"], best["tokens"]))]
 
 
 def _surest(hypotheses: List[Hypothesis], generator) -> List[Hypothesis]:

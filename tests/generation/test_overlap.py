@@ -34,6 +34,18 @@ def test_the_surest_window_translates_a_sentence(window_checkpoint, options):
             assert means[chosen.text] == pytest.approx(max(means.values()), abs=1e-4)
 
 
+@pytest.mark.parametrize("decoding", ["overlap", "window", "segment", "sequential"])
+def test_the_first_of_a_list_is_what_is_found_without_lists(window_checkpoint, decoding):
+    """Most outputs of this model have a wrong number of sentences, and are repaired."""
+    found = DocumentTranslator.from_pretrained(str(window_checkpoint), decoding=decoding)
+    docs = tiny.documents([6] * 5, seed=3)
+    single = found.translate_nbest(docs, 1, beam=4)
+    listed = found.translate_nbest(docs, 4, beam=4)
+    for one, several in zip(sum(single, []), sum(listed, [])):
+        assert several[0][:2] == one[0][:2]
+        assert len({each.text for each in several}) == len(several)
+
+
 def test_windows_of_one_sentence_do_not_overlap(binarised, window_checkpoint):
     given = [*WINDOWS, "--window-size", "1", "--override-checkpoint-options"]
     outputs = [
