@@ -11,14 +11,16 @@ input.  The output has no optimizer state.
 import argparse
 import os
 import sys
-from typing import List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 import torch
 from fairseq.checkpoint_utils import checkpoint_paths, torch_persistent_save
+from fairseq.tasks import TASK_REGISTRY
 from torch import Tensor
 
 from fairseq_docmt.checkpoint_file import DROPOUTS, CheckpointFile, load_state, read_checkpoint
 from fairseq_docmt.errors import UserError, flag
+from fairseq_docmt.tasks._stored_options import KEY as OPTIONS
 from fairseq_docmt.tasks._training_text import KEY as TEXT
 
 #: fairseq's names of checkpoints; the group is the number of the epoch or update
@@ -36,11 +38,18 @@ def average(paths: Sequence[str]) -> dict:
         paths: checkpoints, the oldest first.
 
     Raises:
-        UserError: a checkpoint cannot be read, or differs from the last one in its architecture,
-            parameter shapes, languages, dictionaries or preprocessing.
+        UserError: a checkpoint cannot be read, its training has diverged, or it differs from the
+            last one in its architecture, parameter shapes, task, document options, languages,
+            dictionaries or preprocessing.
     """
     files = [read_checkpoint(path) for path in paths]
     last = files[-1]
+    for file in files:
+        if any(not value.isfinite().all() for value in file.weights.values()):
+            raise UserError(
+                f"{file.path} has parameters that are NaN or infinite, so its training has "
+                "diverged; leave it out"
+            )
     for file in files[:-1]:
         _check_agreement(file, last)
         _note_other_training(file, last)
@@ -95,11 +104,12 @@ def _mean(values: List[Tensor]) -> Tensor:
 
 
 def _check_agreement(file: CheckpointFile, last: CheckpointFile) -> None:
-    """Check that two checkpoints have the same architecture, parameter shapes and dictionaries.
+    """Check that two checkpoints have the same architecture, shapes, task and dictionaries.
 
     Raises:
         UserError: the checkpoints differ; the message tells how.
     """
+    options = [_document_options(of) for of in (file, last)]
     shapes = [{name: [*value.shape] for name, value in f.weights.items()} for f in (file, last)]
     if file.arch != last.arch:
         problem = f"they have --arch {file.arch} and {last.arch}"
@@ -108,6 +118,11 @@ def _check_agreement(file: CheckpointFile, last: CheckpointFile) -> None:
         name = next(name for name in names if shapes[0].get(name) != shapes[1].get(name))
         known = [of.get(name, "missing") for of in shapes]
         problem = f"{name} is {known[0]} in the first and {known[1]} in the second"
+    elif options[0] != options[1]:
+        names = {**options[0], **options[1]}
+        name = next(name for name in names if options[0].get(name) != options[1].get(name))
+        known = [of.get(name) for of in options]
+        problem = f"they were trained with {flag(name)} {known[0]} and {known[1]}"
     elif file.task_state.get(TEXT) != last.task_state.get(TEXT):
         problem = "they were trained with other languages, dictionaries or subwords"
     else:
@@ -116,6 +131,13 @@ def _check_agreement(file: CheckpointFile, last: CheckpointFile) -> None:
         f"{file.path} and {last.path} cannot be averaged: {problem}; give checkpoints of one "
         "training"
     )
+
+
+def _document_options(file: CheckpointFile) -> Dict[str, Any]:
+    """Return the task of a checkpoint and its options, without values estimated in training."""
+    estimated = getattr(TASK_REGISTRY.get(file.task), "learned_defaults", {})
+    stored = {"task": file.task, **file.task_state.get(OPTIONS, {})}
+    return {name: value for name, value in stored.items() if name not in estimated}
 
 
 def newest(folder: str, pattern: str, number: int, most: Optional[int] = None) -> List[str]:

@@ -31,14 +31,14 @@ def run(monkeypatch, *arguments):
     average_checkpoints.main()
 
 
-def made_up(path, arch="a", text="t", seed=1, save_dir="run", **weights):
+def made_up(path, arch="a", text="t", seed=1, save_dir="run", task="b", window=3, **weights):
     """Write a checkpoint without a training."""
     path.parent.mkdir(exist_ok=True)
     training = {"common": {"seed": seed}, "checkpoint": {"save_dir": save_dir}}
     state = {
-        "cfg": {"model": {"arch": arch}, "task": {"_name": "b"}, **training},
+        "cfg": {"model": {"arch": arch}, "task": {"_name": task}, **training},
         "model": weights,
-        "task_state": {"training_text": text},
+        "task_state": {"training_text": text, "document_options": {"window_size": window}},
         "last_optimizer_state": {"exp_avg": torch.zeros(3)},
     }
     torch.save(state, path)
@@ -135,6 +135,8 @@ def test_checkpoints_of_a_folder_by_the_command_line(monkeypatch, tmp_path, kind
         ({"arch": "b"}, "they have --arch a and b"),
         ({"w": torch.ones(3)}, r"w is \[2\] in the first and \[3\] in the second"),
         ({"v": torch.ones(3)}, r"v is missing in the first and \[3\] in the second"),
+        ({"task": "c"}, "they were trained with --task b and c"),
+        ({"window": 1}, "they were trained with --window-size 3 and 1"),
         ({"text": "u"}, "they were trained with other languages, dictionaries or subwords"),
     ],
 )
@@ -145,6 +147,14 @@ def test_checkpoints_of_two_trainings(tmp_path, other, problem):
         average([one, two])
     with pytest.raises(UserError, match="two.pt and .*one.pt cannot be averaged"):
         average([two, one])
+
+
+def test_a_training_that_has_diverged(tmp_path):
+    one = made_up(tmp_path / "one.pt", w=torch.ones(2))
+    two = made_up(tmp_path / "two.pt", w=torch.tensor([1.0, torch.nan]))
+    for paths in ([one, two], [two, one]):
+        with pytest.raises(UserError, match="two.pt has parameters that are NaN or infinite"):
+            average(paths)
 
 
 def test_checkpoints_that_seem_to_be_of_two_trainings(tmp_path, capsys):

@@ -13,6 +13,9 @@ set -euo pipefail
 source "$(dirname "$0")/../flags.sh"
 read_arguments WORK SYSTEM SAVE --sets=consistency_testsets --window-size:1/2/3/4/group=group \
   "[options of fairseq-train]" -- "$@"
+# Training ends when the scores no longer improve, and each epoch is saved.
+refuse --max-epoch --max-update --stop-time-hours --stop-min-lr --patience \
+  --no-save --no-epoch-checkpoints --save-interval
 export PYTHONWARNINGS=ignore
 here=$(dirname "$0")
 given=("$work" "$system" --sets "$sets" --window-size "$window_size" "${more[@]}")

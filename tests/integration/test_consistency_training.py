@@ -76,3 +76,9 @@ def test_ten_epochs_after_the_best(train, tmp_path, interrupted):
         assert done.stderr == wanted
     trained = [int(line) for line in (tmp_path / "trained").read_text().split()]
     assert trained == [*range(1, 6), *([5] if interrupted else []), *range(6, 14)]
+
+
+def test_what_ends_within_an_epoch_is_refused(train):
+    done = train("WORK rfa-sgate SAVE --max-update 6")
+    wanted = "error: train_consistency.sh does not accept --max-update; leave it out\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", wanted)
