@@ -165,7 +165,7 @@ def reason_of(error: BaseException) -> Optional[str]:
     """
     text = str(error).split("\n")[0]
     if isinstance(error, UserError):
-        return str(error)
+        return " ".join(str(error).split("\n"))  # a name in a file may have a line break
     if isinstance(error, FloatingPointError):  # of fairseq-train
         return f"{str(error).split('. ')[0]}; {DIVERGED}"
     if isinstance(error, RuntimeError) and text.startswith("Error(s) in loading state_dict"):

@@ -5,8 +5,8 @@ that ``<(command)`` works.  ``FILE#NAME`` selects one of several texts in a file
 """
 
 import argparse
+import os
 import re
-from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from fairseq_docmt.errors import UserError
@@ -167,7 +167,7 @@ def with_selection(path: str) -> Tuple[str, Optional[str]]:
     The path of an existing file is not split, as it may contain ``#`` itself.
     """
     file, mark, name = path.rpartition("#")
-    if mark and file and name and not Path(path).exists():
+    if mark and file and name and not os.path.exists(path):
         return file, name
     return path, None
 

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import zlib
 from pathlib import Path
-from typing import Iterable, List, Tuple
+from typing import Iterable, List, Optional, Tuple
 
 from fairseq_docmt.errors import UserError
 
@@ -135,6 +135,14 @@ def finite_number(value) -> float:
         if math.isfinite(found) and "_" not in str(value):
             return found
     raise ValueError(f"{value} is not a finite number")
+
+
+def whole_number(text: str) -> Optional[int]:
+    """Return the number that a text of digits is, or None.
+
+    More digits than any count has are a name: Python refuses to convert thousands of them.
+    """
+    return int(text) if text.isdecimal() and len(text) <= 18 else None
 
 
 def write_text(path: str, text: str) -> None:

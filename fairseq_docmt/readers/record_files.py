@@ -47,6 +47,24 @@ def _fields(pairs: List[Tuple[str, object]]) -> dict:
 _DECODER = json.JSONDecoder(object_pairs_hook=_fields)
 
 
+def _refuse_halves(value, text: str) -> None:
+    r"""Refuse JSON with half of a surrogate pair, which no file of UTF-8 can hold.
+
+    Args:
+        value: value of the JSON.
+        text: the JSON; only an escape such as ``\ud83d`` can write such a character.
+
+    Raises:
+        ValueError: a string has such a character.
+    """
+    if "\\ud" in text.lower():
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            half = ascii(error.object[error.start])
+            raise ValueError(f"{half} is only half of a character") from None
+
+
 def _reason(error: Exception) -> str:
     """Return the message of an error of the JSON parser, without the line and column."""
     return getattr(error, "msg", None) or str(error)
@@ -64,7 +82,9 @@ def parsed_json(text: str, path: str, line: Optional[int] = None):
         UserError: the text is not valid JSON, or a field occurs twice in an object.
     """
     try:
-        return _DECODER.decode(text)
+        found = _DECODER.decode(text)
+        _refuse_halves(found, text)
+        return found
     except (ValueError, RecursionError) as error:
         line = line or getattr(error, "lineno", 1)
         raise UserError(f"{path}: line {line} is not valid JSON ({_reason(error)})") from None
@@ -185,10 +205,12 @@ def json_values(text: str, path: str) -> Records:
     blank = re.compile(r"\s*")
     while (at := blank.match(text, at).end()) < len(text):
         try:
-            value, at = _DECODER.raw_decode(text, at)
+            value, end = _DECODER.raw_decode(text, at)
+            _refuse_halves(value, text[at:end])
         except (ValueError, RecursionError) as error:
             line = getattr(error, "lineno", text.count("\n", 0, at) + 1)
             raise UserError(f"{path}: line {line} is not valid JSON ({_reason(error)})") from None
+        at = end
         for record in value if isinstance(value, list) else [value]:
             number += 1
             where = f"{path}: record {number}"

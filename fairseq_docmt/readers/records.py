@@ -11,6 +11,7 @@ import json
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.readers.files import whole_number
 from fairseq_docmt.readers.inputs import Document, Documents
 from fairseq_docmt.readers.record_files import (
     DOCUMENT_FIELDS,
@@ -246,8 +247,8 @@ def numbered_document(name: str, rows: List[Row]) -> Document:
             )
         return Document(name, *_segments(rows))
     refuse_repeated(name, rows)
-    if all(number.isdecimal() for number in numbers):
-        rows = sorted(rows, key=lambda row: int(row.number))
+    if None not in map(whole_number, numbers):
+        rows = sorted(rows, key=lambda row: whole_number(row.number))
     segments, _, *places = _segments(rows)
     sorted_numbers = [row.number for row in rows]
     return Document(name, segments, sorted_numbers, *places, sorted_numbers != numbers)
@@ -310,8 +311,9 @@ def _text(where: str, record: dict, wanted: Wanted) -> str:
         fields = [field]
     value: Any = record
     for field in fields:
-        if isinstance(value, list) and field.isdecimal() and int(field) < len(value):
-            value = value[int(field)]
+        place = whole_number(field)
+        if isinstance(value, list) and place is not None and place < len(value):
+            value = value[place]
         elif isinstance(value, dict) and field in value:
             value = value[field]
         else:

@@ -16,7 +16,7 @@ from lxml import etree
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import record_files, records, sgm, unknown_format, wmt_xml
-from fairseq_docmt.readers.files import read_with_line_end
+from fairseq_docmt.readers.files import read_with_line_end, whole_number
 from fairseq_docmt.readers.records import Row, Wanted, numbered_document
 
 #: Field or column of a translation.
@@ -224,8 +224,8 @@ def _of_rows(name: str, rows: List[Row]) -> Document:
     """
     records.refuse_repeated(name, rows)
     for before, row in zip(rows, rows[1:]):
-        numbers = [str(each.number) for each in (before, row)]
-        if all(map(str.isdecimal, numbers)) and int(numbers[1]) < int(numbers[0]):
+        numbers = [whole_number(str(each.number)) for each in (before, row)]
+        if None not in numbers and numbers[1] < numbers[0]:
             raise UserError(
                 f"{row.where}: segment {row.number} follows segment {before.number}; put segments "
                 "in the order of their numbers, because those before a sentence are its context"

@@ -181,6 +181,7 @@ def test_refusals_of_fairseq_are_sentences(binarised, window_checkpoint, monkeyp
         tiny.interactive(binarised, window_checkpoint, lines, *WINDOW, "--batch-size", "2")
     assert reason_of(caught.value) == "--batch-size cannot be larger than --buffer-size"
     assert reason_of(AssertionError("--beam is 3")) is None  # not of fairseq
+    assert reason_of(UserError("x lacks document a\nb")) == "x lacks document a b"  # one line
 
 
 class Malicious:

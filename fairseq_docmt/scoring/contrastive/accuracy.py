@@ -11,6 +11,7 @@ import math
 from typing import Dict, List, NamedTuple, Sequence
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.readers.files import whole_number
 from fairseq_docmt.scoring.contrastive.items import Item
 
 
@@ -118,4 +119,5 @@ def by_label(items: Sequence[Item], verdicts: Sequence[Verdict]) -> Dict[str, Di
 
 
 def _numbers_first(value: str):
-    return (0, int(value), "") if value.isdecimal() else (1, 0, value)
+    number = whole_number(value)
+    return (1, 0, value) if number is None else (0, number, "")

@@ -16,6 +16,7 @@ expected accuracy of random guessing.  --protocol chooses the score of a candida
 
 import json
 import logging
+import os
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
@@ -127,7 +128,7 @@ def _refuse_unused(args) -> None:
     Raises:
         UserError: such an option is given, or ``--documents`` is not a folder.
     """
-    if args.documents and not Path(args.documents).is_dir():
+    if args.documents and not os.path.isdir(args.documents):
         raise UserError(f"--documents {args.documents} is no folder")
     if args.path:
         return
@@ -205,7 +206,7 @@ def read_losses(path: str, items: List[Item]) -> Scored:
         UserError: the file does not exist or is not UTF-8, a line is not a finite number, or the
             numbers of lines and candidates differ.
     """
-    if not Path(path).is_file():
+    if not os.path.isfile(path):
         raise UserError(f"--losses {path} not found")
     losses = []
     for number, line in enumerate(lines_of(read_text(path)), start=1):
@@ -289,7 +290,9 @@ def read_verdicts(path: str, results: Dict[str, SetResult]) -> Dict[str, List[bo
     for number, line in enumerate(lines_of(read_text(path)), start=1):
         entry = parsed_json(line, path, number)
         try:
-            name, place, is_right = entry["set"], int(entry["item"]), bool(entry["correct"])
+            name, place, is_right = entry["set"], entry["item"], entry["correct"]
+            if [*map(type, (name, place, is_right))] != [str, int, bool]:
+                raise ValueError
         except (ValueError, KeyError, TypeError):
             raise UserError(f"{path}: line {number} is no item that --items wrote") from None
         if name in found:

@@ -10,12 +10,13 @@
 * The sets of Bawden et al. (2018), English-French: ``anaphora.json``, ``lexical-choice.json``.
 """
 
+import os
 import re
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.readers.files import read_text
+from fairseq_docmt.readers.files import read_text, whole_number
 from fairseq_docmt.readers.record_files import parsed_json
 from fairseq_docmt.scoring.contrastive.items import Item, checked_item, field, read_json_lines
 
@@ -269,7 +270,7 @@ class _Documents:
     """
 
     def __init__(self, folder: str):
-        if not Path(folder).is_dir():
+        if not os.path.isdir(folder):
             raise UserError(f"--documents {folder} not found; give the folder of the documents")
         self.folder = folder
         self.files: Dict[str, Path] = {p.name: p for p in sorted(Path(folder).glob("*/*"))}
@@ -296,16 +297,14 @@ class _Documents:
                 files with the same number of lines.
         """
         pairs = self._pairs(where, str(name))
-        if not str(line).isdecimal() or not 1 <= int(line) <= len(pairs):
+        number = whole_number(str(line))
+        if number is None or not 1 <= number <= len(pairs):
             raise UserError(
                 f"{where}: {name} has no line {line}; --documents must be from the test set"
             )
-        lines = (
-            slice(max(int(line) - 1 - before, 0), int(line) - 1),
-            slice(int(line), int(line) + after),
-        )
+        lines = slice(max(number - 1 - before, 0), number - 1), slice(number, number + after)
         context = [[pair for pair in pairs[part] if all(pair)] for part in lines]
-        return context[0], pairs[int(line) - 1], context[1]
+        return context[0], pairs[number - 1], context[1]
 
     def _pairs(self, where: str, name: str) -> List[Tuple[str, str]]:
         if name not in self.read:

@@ -2,8 +2,8 @@
 
 import argparse
 import math
+import os
 from collections import defaultdict
-from pathlib import Path
 from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_docmt.errors import UserError
@@ -98,7 +98,7 @@ def from_arguments(args: argparse.Namespace) -> Candidates:
     plain = args.input_format == "text"
     if len(args.candidates) == 1:
         name, equals, path = args.candidates[0].partition("=")
-        if equals and not Path(args.candidates[0]).exists() and Path(path).exists():
+        if equals and not os.path.exists(args.candidates[0]) and os.path.exists(path):
             raise UserError(f"{name} is alone; give two or more translations as NAME=FILE")
         return read_nbest(args.candidates[0], args.source, args.docids, plain)
     if args.source is None:

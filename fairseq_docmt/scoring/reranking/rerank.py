@@ -26,7 +26,7 @@ al., 2020).  Of several weights, those with the best BLEU are chosen, which need
 import argparse
 import itertools
 import math
-from pathlib import Path
+import os
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from sacrebleu.metrics import BLEU, CHRF
@@ -182,7 +182,7 @@ def scores_of(
         if name == "channel":
             return _by_sentence(models.source_scores(pairs), candidates)
         return _by_sentence(comet([{"src": s, "mt": text} for s, text in pairs]), candidates)
-    if not Path(name).is_file():
+    if not os.path.isfile(name):
         known = "model, proposal, language-model, channel, length, oracle, comet"
         raise UserError(f"--score {name}: no such file, and none of {known}")
     return read_scores(name, candidates)

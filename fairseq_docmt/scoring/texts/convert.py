@@ -31,7 +31,7 @@ from lxml import etree
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import Document, Documents, Output, read_docids, read_input, wmt_xml
-from fairseq_docmt.readers.files import write_text
+from fairseq_docmt.readers.files import whole_number, write_text
 from fairseq_docmt.readers.record_files import TEXT_FIELDS
 from fairseq_docmt.scoring.texts import translations, wrappers
 from fairseq_docmt.scoring.texts.layout import Mismatch, documents_of, layout_of, without_gaps
@@ -261,7 +261,8 @@ def _refuse_empty(documents: List[Document], path: str) -> None:
 
 def _numbers(document: Document) -> list:
     numbers = document.numbers or range(1, len(document.segments) + 1)
-    return [int(n) if str(n).isdecimal() and str(int(n)) == str(n) else n for n in numbers]
+    found = [(str(number), whole_number(str(number))) for number in numbers]
+    return [number if whole is None or str(whole) != number else whole for number, whole in found]
 
 
 FORMATS = {"jsonl": json_lines, "text": plain_text, "tsv": table, "xml": xml}

@@ -30,7 +30,7 @@ from sacremoses import MosesTokenizer
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import Documents, Lines, Output, read_input
-from fairseq_docmt.readers.files import lines_of, read_text, write_text
+from fairseq_docmt.readers.files import lines_of, read_text, whole_number, write_text
 from fairseq_docmt.readers.record_files import parsed_json
 from fairseq_docmt.scoring import _intervals, _tables
 from fairseq_docmt.scoring._tables import Table
@@ -134,7 +134,7 @@ def _table(text: str, path: str) -> List[Target]:
         distance, kind, pronoun = columns[len(columns) - 5 : len(columns) - 2]
         if kind != "correct":
             raise UserError(f"{where} is not a correct item; make the table with --correct-only")
-        if not re.fullmatch(r"-?\d+", place) or not distance.isdecimal():
+        if not re.fullmatch(r"-?\d{1,18}", place) or not distance.isdecimal():
             raise UserError(f"{where}: index and distance must be numbers")
         labels = {"phenomenon": pronoun.lower(), "distance": distance}
         items.append(_target(where, pronoun, labels, int(place)))
@@ -360,7 +360,8 @@ def _counts(right: List[bool]) -> dict:
 
 
 def _numbers_first(value: str):
-    return (0, int(value), "") if value.isdecimal() else (1, 0, value)
+    number = whole_number(value)
+    return (1, 0, value) if number is None else (0, number, "")
 
 
 def _table_of(figures: Dict[str, dict]) -> Table:

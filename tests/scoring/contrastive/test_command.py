@@ -449,6 +449,9 @@ def test_the_difference_to_another_model(tmp_path):
     assert ["set", "25.00", "+50.00"] in [row[:3] for row in rows]
     for change, message in (
         (lambda text: text.replace('"correct"', '"wrong"', 1), "line 1 is no item that --items"),
+        (lambda text: text.replace("true", '"no"', 1), "line . is no item that --items"),
+        (lambda text: text.replace('"item": 1', '"item": Infinity', 1), "line 1 is no item that "),
+        (lambda text: text.replace('"set": "set"', '"set": []', 1), "line 1 is no item that "),
         (lambda text: text.split("\n", 1)[1], "line 1 is not item 1"),
         (lambda text: text.rstrip("\n").rsplit("\n", 1)[0], "has 39 items of set, but the set has"),
     ):

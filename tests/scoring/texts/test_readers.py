@@ -261,6 +261,36 @@ def test_a_pipe_is_read_once(scoring, pipe, tmp_path):
     assert "100.00" in scoring("metrics", *arguments)
 
 
+def test_thousands_of_digits_are_a_name(scoring, write, tmp_path):
+    """Python refuses to convert them to a number."""
+    names = ["1" * 5000, "2"]
+    lines = [json.dumps({"doc_id": "a", "segment": name, "text": "x"}) + "\n" for name in names]
+    path = write("s", "".join(lines))
+    assert read_input(path, "system").documents[0].numbers == names
+    scoring("convert", path, "--out", str(tmp_path / "out"))
+    found = [json.loads(line)["segment"] for line in (tmp_path / "out").read_text().splitlines()]
+    assert found == [names[0], 2]
+    # As a place in a list, they are beyond its end.
+    path = write("l", json.dumps({"doc_id": "a", "text": ["x"]}))
+    with pytest.raises(UserError, match='l: line 1 has no "9999999999999999999"'):
+        read_input(f"{path}#text.{'9' * 19}", "system")
+    with pytest.raises(UserError, match=f'l: line 1 has no "{names[0]}"'):  # no file has this name
+        read_input(f"{path}#{names[0]}", "system")
+
+
+@pytest.mark.parametrize("form", ["{}\n", "[{}]", "{}\n{}"])
+def test_half_of_a_character_is_refused(write, form):
+    """Escapes can write one, but no file can hold it."""
+    record = '{"doc_id": "a", "text": "%s"}'
+    whole = write("w", form.replace("{}", record % "\\uD83D\\ude00"))
+    if form.count("{}") == 1:
+        assert read_input(whole, "system").documents[0].segments == ["\U0001f600"]
+    half = write("h", form.replace("{}", record % "\\uD83D \\\\ude00"))
+    message = re.escape(r"h: line 1 is not valid JSON ('\ud83d' is only half of a character)")
+    with pytest.raises(UserError, match=message):
+        read_input(half, "system")
+
+
 def test_more_than_nine_segments_are_in_the_order_of_their_numbers(write):
     numbers = [10, 2, 11, 1, 9, 3, 12, 4, 8, 5, 7, 6]
     records = [{"doc_id": "a", "segment": number, "text": f"t{number}"} for number in numbers]
