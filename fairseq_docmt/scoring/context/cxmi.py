@@ -26,6 +26,7 @@ import numpy as np
 from fairseq_docmt.data import DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import Lines, read_input
+from fairseq_docmt.readers.files import whole_number
 from fairseq_docmt.scoring import _tables
 from fairseq_docmt.scoring._intervals import bootstrap_interval
 from fairseq_docmt.scoring.context.reference_scores import MANY_UNKNOWN, ReferenceScorer
@@ -349,7 +350,7 @@ def main(args: argparse.Namespace) -> None:
     longest = int(documents.index.position.max())
     window = scorer.task.search.window
     ends = [(context, context.rpartition(":")[2]) for context in args.context]
-    wanted = {context: int(most) for context, most in ends if most.isdecimal()}
+    wanted = {context: int(most) for context, most in ends if whole_number(most) is not None}
     notes += _notes_on_ends(without, found)
     notes += [
         f"context {context}: no sentence has more than {longest} sentence(s) before it"
@@ -464,7 +465,7 @@ _HEADERS = ["CXMI, bits per sentence", "95 %", "bits per token", "CXMI as publis
 
 
 def _is_positive(text: str) -> bool:
-    return text.isdecimal() and int(text) > 0
+    return (whole_number(text) or 0) > 0
 
 
 def _row(context: str, found: Usage) -> List[str]:

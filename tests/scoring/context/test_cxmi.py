@@ -251,7 +251,7 @@ def test_mistakes(write, scoring, window_checkpoint):
         scoring("cxmi", *options, "--reference", short)
     with pytest.raises(UserError, match="line 4 is blank in only one of"):
         scoring("cxmi", *options, "--reference", moved)
-    for wrong in ("0", "-1", "some", "other-document:0"):
+    for wrong in ("0", "-1", "some", "other-document:0", "9" * 5000):
         with pytest.raises(
             UserError, match="give positive numbers of sentences, all, or other-doc"
         ):
