@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import math
 import os
 import platform
 import statistics
@@ -50,17 +51,41 @@ def new_parser(docstring: str) -> argparse.ArgumentParser:
     )
 
 
+def count(text: str) -> int:
+    """Return the value of an option that is a whole number from 1.
+
+    Raises:
+        ArgumentTypeError: the number is smaller.
+    """
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
+    return number
+
+
+def positive(text: str) -> float:
+    """Return the value of an option that is a finite number above 0.
+
+    Raises:
+        ArgumentTypeError: it is not.
+    """
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"must be above 0 and finite, got {text}")
+    return number
+
+
 def add_numbers(parser, option: str, default: Iterable[int], metavar: str, text: str) -> None:
     """Add an option that takes one or more whole numbers."""
     parser.add_argument(
-        option, type=int, nargs="+", default=list(default), metavar=metavar, help=text
+        option, type=count, nargs="+", default=list(default), metavar=metavar, help=text
     )
 
 
 def add_threads(parser: argparse.ArgumentParser) -> None:
     """Add the option ``--threads``."""
     parser.add_argument(
-        "--threads", type=int, default=os.cpu_count(), help="CPU threads; default: all there are"
+        "--threads", type=count, default=os.cpu_count(), help="CPU threads; default: all there are"
     )
 
 

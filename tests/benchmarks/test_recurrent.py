@@ -2,6 +2,8 @@
 
 import argparse
 import importlib.util
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,3 +30,22 @@ def test_all_systems_have_the_same_sizes(benchmark, monkeypatch):
             sizes = (attending.attention_dim, attending.hidden_dim, attending.key_proj.in_features)
             assert (*sizes, decoder.embed_tokens.embedding_dim) == (14, 14, 28, 6), name
             assert decoder.upper is None, name
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "x"])
+def test_numbers_from_one(benchmark, monkeypatch, capsys, value):
+    monkeypatch.setattr(sys, "argv", ["benchmark.py", "--repeats", value])
+    with pytest.raises(SystemExit):
+        benchmark.main()
+    assert "argument --repeats: " in capsys.readouterr().err
+
+
+def test_all_benchmarks_check_their_numbers():
+    """Only turns before the first, and what is 0 or 1, may be none."""
+    scripts = PATH.parents[1].glob("*/*.py")
+    options = [
+        o
+        for script in scripts
+        for o in re.findall(r'"(--[a-z-]+)",\s*type=int', script.read_text())
+    ]
+    assert {*options} <= {"--warm-up"}

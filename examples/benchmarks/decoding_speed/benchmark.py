@@ -47,6 +47,7 @@ from common import (  # noqa: E402
     add_keep_memory,
     add_numbers,
     add_threads,
+    count,
     describe_machine,
     invented_dictionary,
     keep_memory,
@@ -301,13 +302,13 @@ def main() -> None:
     add_numbers(parser, "--windows", WINDOWS, "L", "sentences of a window")
     parser.add_argument(
         "--largest",
-        type=int,
+        type=count,
         nargs="*",
         default=[15],
         metavar="L",
         help="window sizes at which the largest batches are compared too",
     )
-    parser.add_argument("--repeats", type=int, help="runs of each system; default: 3")
+    parser.add_argument("--repeats", type=count, help="runs of each system; default: 3")
     add_threads(parser)
     parser.add_argument("--device", choices=["cpu", "cuda"], help="default: all there are")
     parser.add_argument(

@@ -21,6 +21,7 @@ from common import (
     add_numbers,
     add_threads,
     begin,
+    count,
     describe_machine,
     median_and_range,
     new_parser,
@@ -96,7 +97,7 @@ def main() -> None:
     parser = new_parser(__doc__)
     parser.add_argument("--out", type=Path, help="folder for the results")
     add_numbers(parser, "--lengths", LENGTHS, "N", "tokens of a sequence")
-    parser.add_argument("--repeats", type=int, default=5, help="runs of each system")
+    parser.add_argument("--repeats", type=count, default=5, help="runs of each system")
     add_threads(parser)
     add_keep_memory(parser)
     args = parser.parse_args()

@@ -36,6 +36,7 @@ from common import (  # noqa: E402
     SMALL,
     add_numbers,
     add_threads,
+    count,
     describe_machine,
     document_task,
     median_and_range,
@@ -204,9 +205,9 @@ def main() -> None:
         "--systems", nargs="+", default=list(SYSTEMS), choices=SYSTEMS, help="default: all"
     )
     parser.add_argument(
-        "--most", type=int, default=4000, help="longest whole document for the stock transformer"
+        "--most", type=count, default=4000, help="longest whole document for the stock transformer"
     )
-    parser.add_argument("--repeats", type=int, default=3, help="turns of each system")
+    parser.add_argument("--repeats", type=count, default=3, help="turns of each system")
     add_threads(parser)
     parser.add_argument("--job", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args()

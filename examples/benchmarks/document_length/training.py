@@ -14,7 +14,14 @@ from pathlib import Path
 
 import torch
 from benchmark import BASE, SCALES, SYSTEMS
-from common import add_threads, describe_machine, invented_dictionary, median_and_range, new_parser
+from common import (
+    add_threads,
+    count,
+    describe_machine,
+    invented_dictionary,
+    median_and_range,
+    new_parser,
+)
 from fairseq import options
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from tabulate import tabulate
@@ -53,10 +60,12 @@ class Trainer:
 def main() -> None:
     """Run the benchmark."""
     parser = new_parser(__doc__)
-    parser.add_argument("--chunk", type=int, default=8, metavar="K", help="sentences per document")
-    parser.add_argument("--lanes", type=int, default=8, metavar="B", help="documents")
-    parser.add_argument("--length", type=int, default=25, help="tokens of a sentence")
-    parser.add_argument("--repeats", type=int, default=5, help="turns of each system")
+    parser.add_argument(
+        "--chunk", type=count, default=8, metavar="K", help="sentences per document"
+    )
+    parser.add_argument("--lanes", type=count, default=8, metavar="B", help="documents")
+    parser.add_argument("--length", type=count, default=25, help="tokens of a sentence")
+    parser.add_argument("--repeats", type=count, default=5, help="turns of each system")
     add_threads(parser)
     parser.add_argument("--out", type=Path, help="file for the table")
     args = parser.parse_args()

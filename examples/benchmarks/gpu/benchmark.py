@@ -35,10 +35,12 @@ from tabulate import tabulate
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 from common import (  # noqa: E402
+    count,
     describe_machine,
     document_task,
     new_parser,
     peak_memory,
+    positive,
     start_measuring_memory,
     wait_for,
 )
@@ -468,13 +470,13 @@ def main() -> None:
         parser.add_argument(
             name, nargs="+", default=choices, choices=choices, help=f"{meaning}; default: all"
         )
-    parser.add_argument("--documents", type=int, default=32, help="documents decoded in parallel")
-    parser.add_argument("--sentences", type=int, default=3, help="sentences of a document")
-    parser.add_argument("--length", type=int, default=16, help="tokens of a translation")
-    parser.add_argument("--repeats", type=int, default=5, help="turns of each system")
+    parser.add_argument("--documents", type=count, default=32, help="documents decoded in parallel")
+    parser.add_argument("--sentences", type=count, default=3, help="sentences of a document")
+    parser.add_argument("--length", type=count, default=16, help="tokens of a translation")
+    parser.add_argument("--repeats", type=count, default=5, help="turns of each system")
     parser.add_argument("--warm-up", type=int, default=1, help="turns before the first that counts")
     parser.add_argument(
-        "--limit", type=float, default=220, help="seconds until the last group may begin"
+        "--limit", type=positive, default=220, help="seconds until the last group may begin"
     )
     parser.add_argument(
         "--profile",
@@ -482,7 +484,7 @@ def main() -> None:
         help="count how often Python waits, and measure how long kernels run",
     )
     parser.add_argument("--tiny", action="store_true", help="tiny models, to try the program")
-    parser.add_argument("--rows", type=float, default=1, help="factor of the rows of an update")
+    parser.add_argument("--rows", type=positive, default=1, help="factor of the rows of an update")
     args = parser.parse_args()
     if args.device == "cuda" and not torch.cuda.is_available():
         parser.error("torch.cuda.is_available() is False; this program needs a GPU")

@@ -31,6 +31,7 @@ from fairseq_docmt.optim.grouped_adam import freeze_pretrained
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 from common import (  # noqa: E402
     add_threads,
+    count,
     describe_machine,
     document_task,
     new_parser,
@@ -220,11 +221,11 @@ def main() -> None:
     parser.add_argument(
         "--systems", nargs="+", default=list(SYSTEMS), metavar="NAME", help="default: all"
     )
-    parser.add_argument("--documents", type=int, default=16, help="documents in parallel")
-    parser.add_argument("--sentences", type=int, default=5, help="sentences of a document")
-    parser.add_argument("--length", type=int, default=25, help="tokens of a sentence")
-    parser.add_argument("--beam", type=int, default=10, help="beam size; 10 in Tu et al.")
-    parser.add_argument("--repeats", type=int, default=5, help="turns of each system")
+    parser.add_argument("--documents", type=count, default=16, help="documents in parallel")
+    parser.add_argument("--sentences", type=count, default=5, help="sentences of a document")
+    parser.add_argument("--length", type=count, default=25, help="tokens of a sentence")
+    parser.add_argument("--beam", type=count, default=10, help="beam size; 10 in Tu et al.")
+    parser.add_argument("--repeats", type=count, default=5, help="turns of each system")
     add_threads(parser)
     parser.add_argument("--device", default="cpu", help="device of torch")
     args = parser.parse_args()

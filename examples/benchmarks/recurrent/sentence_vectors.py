@@ -18,7 +18,7 @@ import torch
 import fairseq_docmt  # noqa: F401  (registers tasks and architectures)
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
-from common import document_task, new_parser  # noqa: E402
+from common import count, document_task, new_parser  # noqa: E402
 
 COMMAND = "--task document_rows_translation --arch memnet_rnn --context-side source"
 
@@ -45,10 +45,10 @@ def update(model, optimizer, tokens) -> float:
 def main() -> None:
     """Run the benchmark and print its table."""
     parser = new_parser(__doc__)
-    parser.add_argument("--sentences", type=int, default=32, help="sentences of the document")
-    parser.add_argument("--length", type=int, default=25, help="tokens of a sentence")
-    parser.add_argument("--words", type=int, default=8000, help="size of the vocabulary")
-    parser.add_argument("--repeats", type=int, default=5, help="updates of each kind")
+    parser.add_argument("--sentences", type=count, default=32, help="sentences of the document")
+    parser.add_argument("--length", type=count, default=25, help="tokens of a sentence")
+    parser.add_argument("--words", type=count, default=8000, help="size of the vocabulary")
+    parser.add_argument("--repeats", type=count, default=5, help="updates of each kind")
     args = parser.parse_args()
     logging.disable(logging.INFO)
     torch.set_num_threads(1)

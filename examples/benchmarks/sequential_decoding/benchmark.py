@@ -29,6 +29,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent))
 from common import (  # noqa: E402
     SMALL,
     add_numbers,
+    count,
     describe_machine,
     document_task,
     median_and_range,
@@ -112,7 +113,7 @@ def main() -> None:
     parser.add_argument("--paper", action="store_true", help="transformer base, 15,000 types")
     parser.add_argument("--arch", default="window_attn_transformer", help="architecture")
     add_numbers(parser, "--sentences", [15, 60], "N", "sentences of the document")
-    parser.add_argument("--repeats", type=int, default=3, help="turns of each way")
+    parser.add_argument("--repeats", type=count, default=3, help="turns of each way")
     args = parser.parse_args()
     logging.disable(logging.INFO)
     torch.set_num_threads(1)

@@ -32,6 +32,7 @@ from common import (  # noqa: E402
     SMALL,
     add_keep_memory,
     begin,
+    count,
     describe_machine,
     median_and_range,
     new_parser,
@@ -179,14 +180,14 @@ def main() -> None:
         default="memory_transformer",
         help="system to compare with its baseline",
     )
-    parser.add_argument("--lanes", type=int, default=8, help="documents read side by side")
-    parser.add_argument("--chunk-sentences", type=int, default=20, help="of each in an update")
-    parser.add_argument("--updates", type=int, default=6, help="timed updates of a turn")
+    parser.add_argument("--lanes", type=count, default=8, help="documents read side by side")
+    parser.add_argument("--chunk-sentences", type=count, default=20, help="of each in an update")
+    parser.add_argument("--updates", type=count, default=6, help="timed updates of a turn")
     parser.add_argument(
-        "--sorted-rows", type=int, default=32, help="sentences in a batch of the baseline"
+        "--sorted-rows", type=count, default=32, help="sentences in a batch of the baseline"
     )
-    parser.add_argument("--repeats", type=int, default=3, help="turns of each system")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads")
+    parser.add_argument("--repeats", type=count, default=3, help="turns of each system")
+    parser.add_argument("--threads", type=count, default=1, help="CPU threads")
     parser.add_argument(
         "--small", action="store_true", help="width 256; default: sizes of the papers"
     )

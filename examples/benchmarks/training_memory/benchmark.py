@@ -45,11 +45,13 @@ from common import (  # noqa: E402
     add_keep_memory,
     add_numbers,
     add_threads,
+    count,
     describe_machine,
     invented_dictionary,
     keep_memory,
     new_parser,
     peak_memory,
+    positive,
     start_measuring_memory,
     wait_for,
 )
@@ -245,12 +247,12 @@ def main() -> None:
         help="default: all",
     )
     parser.add_argument("--device", choices=["cpu", "cuda"], help="default: all there are")
-    parser.add_argument("--repeats", type=int, default=3, help="turns of each system")
+    parser.add_argument("--repeats", type=count, default=3, help="turns of each system")
     parser.add_argument("--warm-up", type=int, default=1, help="updates before the timed ones")
-    parser.add_argument("--updates", type=int, default=1, help="timed updates")
+    parser.add_argument("--updates", type=count, default=1, help="timed updates")
     add_threads(parser)
     parser.add_argument(
-        "--memory", type=float, default=12.0, help="memory limit of a run on a CPU, in GB"
+        "--memory", type=positive, default=12.0, help="memory limit of a run on a CPU, in GB"
     )
     add_keep_memory(parser)
     parser.add_argument("--job", type=json.loads, help=argparse.SUPPRESS)
