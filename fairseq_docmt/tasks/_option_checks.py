@@ -190,6 +190,8 @@ def report_of_start(task, cfg) -> None:
         for name, before in file.model_options.items()
         if resumes or not name.endswith(DROPOUTS)
     }
+    if getattr(cfg, "share_all_embeddings", False):  # fairseq sets the other one later
+        of_model.pop("share_decoder_input_output_embed", None)
     trained = file.settings.get("task", {}) if resumes else {}
     names = (*OF_EXAMPLES, "sentence_data", "drafts")
     of_task = {name: trained[name] for name in names if name in trained}

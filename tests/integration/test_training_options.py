@@ -6,6 +6,8 @@ several batches per update, and leaves validation alone.
 Covers tasks/_training_examples.py.
 """
 
+from types import SimpleNamespace
+
 import pytest
 import tiny
 import torch
@@ -15,6 +17,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from long_tests import long_but_for
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.tasks._option_checks import report_of_start
 
 WINDOWS = ["--task", "sliding_window_translation", "--window-size", "3"]
 DOCUMENTS = ["--task", "full_document_translation", "--max-document-tokens", "20"]
@@ -239,6 +242,16 @@ def test_options_of_the_model_that_change_at_resume(
             name, now, _, then = text.split(" ")
             starts = "training starts from a checkpoint with other options of the model: "
             assert warned() == [f"{starts}{name} {then[:-1]} (before: {now})"]
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_an_option_that_another_sets_has_not_changed(caplog, shares):
+    """While it builds a model, fairseq adds the second to --share-all-embeddings."""
+    stored = {"share_all_embeddings": shares, "share_decoder_input_output_embed": True}
+    start = SimpleNamespace(resumes=False, file=SimpleNamespace(model_options=stored, settings={}))
+    given = {**stored, "share_decoder_input_output_embed": False}
+    report_of_start(SimpleNamespace(start=start, cfg=None), SimpleNamespace(**given))
+    assert ("--share-decoder-input-output-embed False (before: True)" in caplog.text) != shares
 
 
 def test_sentence_pairs_with_swapped_sides_are_noted(binarised, tmp_path, caplog):
