@@ -8,7 +8,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from fairseq_docmt.document_index import DocumentIndex
-from fairseq_docmt.errors import UserError, refuse_unknown
+from fairseq_docmt.errors import UserError, flag, refuse_unknown
 from fairseq_docmt.readers.files import read_text
 from fairseq_docmt.readers.record_files import parsed_json
 from fairseq_docmt.spans import part_spans
@@ -20,6 +20,8 @@ INFO = "document_model.json"
 #: option of fairseq -> option of the engine
 SEARCH = {"lenpen": "length_penalty", "no_repeat_ngram_size": "no_repeat_ngram_size"}
 SEARCH = {**SEARCH, "max_len_b": "max_decoding_length"}
+#: options that are whole numbers -> the least value
+LEAST = {"beam": 1, "nbest": 1, "max_len_b": 1, "no_repeat_ngram_size": 0}
 #: decodings of models of windows and of documents, the default first
 OF_WINDOWS, OF_DOCUMENTS = ("sequential", "window"), ("segment", "sequential")
 END = "</s>"
@@ -223,13 +225,16 @@ class ExportedTranslator:
             For each sentence of each document, up to ``nbest`` translations, the best first.
 
         Raises:
-            UserError: an option is given that exported models do not have.
+            UserError: an option is given that exported models do not have, or has an impossible
+                value.
         """
         refuse_unknown(options, SEARCH, " with an exported model")
         self._refuse_blocking(options)
+        beam = 5 if beam is None else beam
+        _check_values({**self._search, **options, "beam": beam, "nbest": nbest})
         search = {SEARCH[name]: value for name, value in {**self._search, **options}.items()}
         search = {"max_decoding_length": 200, **search, **self._batch}
-        search.update(beam_size=beam or 5, num_hypotheses=nbest, return_scores=True)
+        search.update(beam_size=beam, num_hypotheses=nbest, return_scores=True)
         words = [[self.words_of(sentence) for sentence in document] for document in documents]
         decode = self._sequential if self._decoding == "sequential" else self._jointly
         return decode(words, search)
@@ -567,6 +572,21 @@ class ExportedTranslator:
 
     def _found(self, words: List[str], score: float) -> Found:
         return Found(self._decode(words), score / math.log(2))
+
+
+def _check_values(options: dict) -> None:
+    """Raise a UserError if an option of the search has a value that no search can have."""
+    for name, least in LEAST.items():
+        value = options.get(name, least)
+        if type(value) is not int or value < least:
+            raise UserError(f"{flag(name)} must be a whole number from {least}, got {value}")
+    if options["nbest"] > options["beam"]:
+        raise UserError(
+            f"--nbest {options['nbest']} is more than --beam {options['beam']}; give a wider beam"
+        )
+    lenpen = options.get("lenpen", 1.0)
+    if type(lenpen) not in (int, float) or not abs(lenpen) <= 10:  # as in other commands
+        raise UserError(f"--lenpen must be from -10 to 10, got {lenpen}")
 
 
 def _split(words: List[str], separator: str) -> List[List[str]]:

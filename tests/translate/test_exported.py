@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tiny
+import torch
 from long_tests import LONG
 
 from fairseq_docmt import command_line
@@ -213,6 +214,10 @@ def test_files_are_translated(folder, tmp_path):
         (["--seed", "1"], "unknown option seed with an exported model"),
         (["--batch-size", "0"], "--batch-size must be at least 1, got 0"),
         (["--max-tokens", "0"], "--max-tokens must be at least 1, got 0"),
+        (["--beam", "0"], "--beam must be a whole number from 1, got 0"),
+        (["--max-len-b", "0"], "--max-len-b must be a whole number from 1, got 0"),
+        (["--max-len-b", "x"], "--max-len-b must be a whole number from 1, got x"),
+        (["--lenpen", "nan"], "--lenpen must be from -10 to 10, got nan"),
         (["--no-repeat-ngram-size", "3"], "would also forbid what other sentences say"),
     ],
 )
@@ -223,6 +228,14 @@ def test_options_that_exported_models_do_not_have(folder, tmp_path, options, mes
             command_line.main,
             *["translate", "--model", str(folder), str(tmp_path / "in"), *options],
         )
+
+
+def test_lists_are_not_longer_than_the_beam(folder):
+    exported = ExportedTranslator(str(folder))
+    with pytest.raises(UserError, match="--nbest 3 is more than --beam 2; give a wider beam"):
+        exported.translate_nbest(DOCS, 3, beam=2)
+    with pytest.raises(UserError, match="--nbest must be a whole number from 1, got 0"):
+        exported.translate_nbest(DOCS, 0)
 
 
 @pytest.mark.parametrize("decoding", ["sequential", "segment"])
@@ -273,6 +286,12 @@ def test_other_models_are_refused(rfa_window_checkpoint, folder, checkpoint, tmp
     with pytest.raises(UserError, match="has --arch rfa_transformer; only fairseq's transformer"):
         tiny.run_main(command_line.main, *export, rfa, "--out", str(tmp_path / "out"))
     assert not list(tmp_path.iterdir())
+    state = torch.load(checkpoint, weights_only=False)
+    state["model"]["encoder.embed_tokens.weight"][0, 0] = torch.nan
+    torch.save(state, tmp_path / "diverged.pt")
+    out = str(tmp_path / "out")
+    with pytest.raises(UserError, match="parameters that are NaN or infinite"):
+        tiny.run_main(command_line.main, *export, str(tmp_path / "diverged.pt"), "--out", out)
 
 
 def test_an_exported_model_needs_neither_fairseq_nor_torch(folder, tmp_path):
