@@ -8,7 +8,7 @@ cohesion, formality, verb form and pronouns.  A phenomenon is left out if there 
 in the target language.  In each sentence, a tagged word of the system is correct if the reference
 has the same word with the same tag; each word of the reference is matched only once.  The words are
 analysed with spaCy.  Rules replace the neural word alignment and coreference resolution of the
-published code, whose scores therefore differ; the guide to evaluation lists the differences.
+published code, whose scores therefore differ; the guide to tests of context has the phenomena.
 """
 
 import argparse

@@ -280,7 +280,10 @@ def _warn_of_other_words(file: CheckpointFile, task) -> None:
         path = os.path.join(folder, f"dict.{language}.txt")
         if not os.path.isfile(path):
             continue
-        wanted, found = map(_training_text.checksum_of_words, (Dictionary.load(path), own))
+        stored = Dictionary.load(path)
+        if task.tag_options is not None:  # added by the pre-trained model's task, too
+            task.tag_options.extend(stored)
+        wanted, found = map(_training_text.checksum_of_words, (stored, own))
         if wanted != found:
             logger.warning(
                 "%s was trained with %s, whose words differ from the %s dictionary in %s; "
