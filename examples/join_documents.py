@@ -3,8 +3,9 @@
     python join_documents.py OUT/generate-test.txt OUT
 
 Writes ``hypothesis`` and ``reference`` with the suffixes ``sentences`` (one sentence per line) and
-``documents`` (one document per line), with the entities of Moses's tokenizer (``&apos;``) replaced,
-and ``hypothesis.detokenized``: sentences in plain text, without Moses tokenization and truecasing.
+``documents`` (one document per line), and ``hypothesis.detokenized``: sentences in plain text,
+without Moses tokenization and truecasing.  Entities of Moses's tokenizer (``&apos;``) are replaced,
+and unknown words by one word in hypotheses and another in references, so that they do not match.
 The line numbers of fairseq-generate count blank lines between documents, so a gap in the numbers
 ends a document.
 """
@@ -16,6 +17,7 @@ from typing import Dict, Iterable, List
 
 from sacremoses import MosesDetokenizer, MosesDetruecaser
 
+from fairseq_docmt.bleu import mark_unknown
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import output_lines
 
@@ -29,7 +31,8 @@ def read_texts(output: str, kind: str, path: str = "the output") -> Dict[int, st
     unescape = MosesDetokenizer().unescape_xml
     for line in output_lines(output, path):
         if line.kind == kind:
-            texts.setdefault(line.number, unescape(line.text))
+            text = mark_unknown(line.text, is_reference=kind == "T")
+            texts.setdefault(line.number, unescape(text))
     return texts
 
 

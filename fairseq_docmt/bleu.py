@@ -14,6 +14,9 @@ SUBWORD = re.compile(r"\S+@@(?= |$)|▁\S+")
 ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{2,5}|#x[0-9A-Fa-f]{2,5});")
 #: Share of the segments with a sign above which it is no accident.
 MANY = 0.05
+#: Unknown words of hypotheses and references as fairseq writes them in validation: BLEU does
+#: not match them.  In outputs they are ``<unk>`` and ``<<unk>>``, of which tokenizers make ``unk``.
+UNKNOWN_IN_HYPOTHESIS, UNKNOWN_IN_REFERENCE = "UNKNOWNTOKENINHYP", "UNKNOWNTOKENINREF"
 
 
 def sign_in(sentences: Sequence[str], sign: Pattern) -> Optional[str]:
@@ -29,6 +32,18 @@ def sign_in(sentences: Sequence[str], sign: Pattern) -> Optional[str]:
     """
     found = [match.group() for match in map(sign.search, sentences) if match]
     return found[0] if len(found) > MANY * len(sentences) else None
+
+
+def mark_unknown(text: str, is_reference: bool) -> str:
+    """Return a text of fairseq-generate with unknown words that match no unknown word of the other.
+
+    Args:
+        text: hypothesis or reference, subwords joined.
+        is_reference: whether it is the reference.
+    """
+    if is_reference:
+        return text.replace("<<unk>>", UNKNOWN_IN_REFERENCE)
+    return text.replace("<unk>", UNKNOWN_IN_HYPOTHESIS)
 
 
 def build_bleu(tokenize: Optional[str] = None, **options) -> BLEU:

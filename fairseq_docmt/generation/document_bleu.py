@@ -14,7 +14,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.scoring import BaseScorer, register_scorer
 from sacrebleu.metrics import BLEU
 
-from fairseq_docmt.bleu import build_bleu
+from fairseq_docmt.bleu import build_bleu, mark_unknown
 from fairseq_docmt.errors import UserError
 
 #: scorers that have not been deleted
@@ -85,7 +85,7 @@ class DocumentBleuScorer(BaseScorer):
                 "--scoring document_bleu needs a document task; use --scoring sacrebleu here"
             )
         self._places.append(self.coming.popleft())
-        super().add_string(ref, pred)
+        super().add_string(mark_unknown(ref, True), mark_unknown(pred, False))
 
     def score(self) -> float:
         """Return document BLEU (d-BLEU), for which n-grams are matched over whole documents."""

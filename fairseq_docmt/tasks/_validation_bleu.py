@@ -17,7 +17,13 @@ from sacrebleu.metrics import BLEU
 from sacrebleu.metrics.bleu import BLEUScore
 from torch import Tensor
 
-from fairseq_docmt.bleu import ENTITY, SUBWORD, sign_in
+from fairseq_docmt.bleu import (
+    ENTITY,
+    SUBWORD,
+    UNKNOWN_IN_HYPOTHESIS,
+    UNKNOWN_IN_REFERENCE,
+    sign_in,
+)
 from fairseq_docmt.data import DocumentIndex, DocumentView, SequenceFormat, pad_rows
 from fairseq_docmt.data.decoding_units import DecodingUnit
 from fairseq_docmt.errors import UserError, flag, refuse_unknown
@@ -153,9 +159,9 @@ class ValidationBleu:
         Returns:
             sacreBLEU's ``BLEUScore`` of the sentences of the batch.
         """
-        hypotheses = [_text(task, best["tokens"], "UNKNOWNTOKENINHYP") for best, *_ in found]
+        hypotheses = [_text(task, best["tokens"], UNKNOWN_IN_HYPOTHESIS) for best, *_ in found]
         targets = (utils.strip_pad(row, task.tgt_dict.pad()) for row in units["target"])
-        references = [_text(task, tokens, "UNKNOWNTOKENINREF") for tokens in targets]
+        references = [_text(task, tokens, UNKNOWN_IN_REFERENCE) for tokens in targets]
         if task.cfg.eval_bleu_print_samples and hypotheses:
             logger.info("example hypothesis: %s", hypotheses[0])
             logger.info("example reference: %s", references[0])

@@ -2,6 +2,7 @@
 
 import join_documents
 import pytest
+from sacrebleu.metrics import BLEU
 
 OUTPUT = "S-4\tx\nT-4\tr4\nH-4\t-0.1\td\nD-4\t-0.1\tD\nH-0\t-1\ta b\nT-0\tr0\nH-1\t-2\tc\nT-1\tr1\n"
 
@@ -27,6 +28,17 @@ def test_entities_become_characters_before_they_are_scored(tmp_path):
     join_documents.write_files(output, tmp_path)
     assert (tmp_path / "reference.sentences").read_text() == "don 't & \"\n"
     assert (tmp_path / "hypothesis.documents").read_text() == "do n't [ |\n"
+
+
+def test_unknown_words_of_both_sides_do_not_match(tmp_path):
+    join_documents.write_files("T-0\ta <<unk>> b\nH-0\t-0.1\ta <unk> b\n", tmp_path)
+    sides = [
+        [(tmp_path / f"{side}.{unit}").read_text() for side in ("hypothesis", "reference")]
+        for unit in ("sentences", "documents")
+    ]
+    for hypothesis, reference in sides:
+        found = BLEU(max_ngram_order=1).sentence_score(hypothesis, [reference])
+        assert (found.counts, found.totals) == ([2], [3])
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,13 @@ def test_generate(binarised, request, tmp_path, name, extra):
         assert metric["scores"]["x"] == pytest.approx(float(wanted), abs=0.006)
 
 
+def test_unknown_words_are_not_matched():
+    scorer = DocumentBleuScorer(DocumentBleuConfig())
+    scorer.coming.append((0, 0))
+    scorer.add_string("a <<unk>> b c", "a <unk> b c")
+    assert " 75.0/" in scorer.result_string()
+
+
 def test_generate_refuses_what_it_cannot_score(binarised, window_checkpoint, tmp_path):
     task = [*TASKS["window"][0], "--scoring", "document_bleu"]
     with pytest.raises(UserError, match="--sacrebleu-tokenizer moses is not one of"):
