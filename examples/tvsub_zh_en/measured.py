@@ -108,8 +108,11 @@ def run(command: list, log: Path) -> dict:
 def main(record: Path, command: list) -> int:
     """Run the command unless the record says that it was done; return the exit status."""
     record.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(record.with_suffix(".lock")):
-        return run_once(record, command)
+    try:
+        with FileLock(record.with_suffix(".lock")):
+            return run_once(record, command)
+    except KeyboardInterrupt:
+        return 130  # the status of a shell
 
 
 def run_once(record: Path, command: list) -> int:

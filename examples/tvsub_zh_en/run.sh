@@ -5,6 +5,7 @@
 #
 # CORPUS is the folder of the corpus (see prepare.sh).  SYSTEMs are names in systems.txt; default: all
 # of it.  tried.txt has further settings, for --stages train.
+# Each system is compared with the first one that starts from the same base, which has to be scored first.
 # What is done is not done again; training that was interrupted goes on.  WORK/results.json holds all
 # results so far.  Several of these commands may run at the same time for different systems, after the
 # bases have been trained.
@@ -13,7 +14,7 @@
 #   --stages "STAGE ..."   of memories, train, translate, usage, contexts, gold, score (default: all)
 #   --target-tokens N      that each system reads after its base (default: as in corpus.sh)
 #   --test-sets N          how many of the test sets of corpus.sh are used (default: all)
-#   --beams "N ..."        of translations
+#   --beams "N ..."        of translations; 4 is the beam of comparisons
 #   --device cpu|cuda
 #   --workers N            that load batches for a GPU
 #   --limit SECONDS        after which a command is stopped (default: none)
@@ -61,6 +62,8 @@ for system in "${systems[@]}"; do
 done
 [ -d "$corpus" ] || { echo "error: CORPUS is $corpus, which is no folder" >&2; exit 1; }
 corpus=$(cd "$corpus" && pwd)
+[[ " $beams " = *" 4 "* ]] ||
+  { echo "error: --beams is $beams; systems are compared with a beam of 4, so add it" >&2; exit 1; }
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
 bin=$work/data/bin raw=$work/data/text/raw
@@ -345,6 +348,11 @@ score_outputs() {
 score() {
   local control=$1 system=$1 testset side
   [ "$start" = - ] || control=$(control_of "$start")
+  [ "$control" = "$system" ] || [ -e "$work/$control/scored" ] || {
+    echo "error: $system is compared with $control, which has no scores; give the same command with" \
+      "$control before $system to go on" >&2
+    exit 1
+  }
   mkdir -p "$work/$system/scores"
   for testset in "${sets[@]}"; do
     find_outputs "$testset" "$system" "$control"

@@ -149,19 +149,20 @@ def test_programs_of_a_script(script, programs):
 
 def test_stages_of_a_comparison_from_one_base():
     """Two test sets and beams; dropped pronouns are marked in the second set."""
-    run = recipes.Run("tvsub_zh_en/run.sh", "CORPUS WORK base memory-both")
+    run = recipes.Run("tvsub_zh_en/run.sh", "CORPUS WORK base control memory-both")
     scoring, generate = "fairseq-docmt ", "fairseq-generate "
     base = f"fairseq-train keep_weights.py {8 * generate}{scoring}results.py {4 * generate}"
     programs = [
         "python bash contexts.py fairseq-preprocess",
         base + 4 * scoring,
+        f"updates.py fairseq-train keep_weights.py {4 * generate}{4 * scoring}",
         f"updates.py fairseq-train keep_weights.py {4 * generate}{scoring}{2 * generate}",
         f"{4 * scoring}{2 * 'contexts.py '}{2 * scoring}results.py",
     ]
     calls = run.calls()
     assert [call.program for call in calls] == " ".join(programs).split()
     pronouns = [call.arguments for call in calls if "dropped-pronouns" in call.arguments]
-    marked, without_marks = pronouns[2:4]
+    marked, without_marks = pronouns[4:6]
     for words, testset, subset in ((marked, "zpdev", "test1"), (without_marks, "test", "test")):
         places = [word.split("/WORK/")[1] for word in words if "=" in word]
         own = [f"memory-both/stream/{testset}-{beam}/generate-{subset}.txt" for beam in (4, 1)]
@@ -180,7 +181,7 @@ def own_and_other(call) -> bool:
 
 def test_part_of_a_comparison():
     """The first test set, without translations of limited contexts."""
-    arguments = "CORPUS WORK base memory-both memory-control --test-sets 1 --beams 4"
+    arguments = "CORPUS WORK base control memory-both memory-control --test-sets 1 --beams 4"
     run = recipes.Run(
         "tvsub_zh_en/run.sh", f"{arguments} --recipe {recipes.EXAMPLES / 'ende_docs'}"
     )
@@ -188,6 +189,7 @@ def test_part_of_a_comparison():
     programs = [
         f"python bash contexts.py fairseq-preprocess {train}{8 * 'fairseq-generate '}",
         "fairseq-docmt results.py fairseq-generate fairseq-docmt",
+        f"updates.py {train}fairseq-generate fairseq-docmt",
         f"updates.py {train}fairseq-generate {2 * 'fairseq-docmt '}",
         f"updates.py {train}fairseq-generate {2 * 'fairseq-docmt '}results.py",
     ]
@@ -204,6 +206,7 @@ def test_part_of_a_comparison():
         ("base windows4", r"windows4 is not in .*/tvsub_zh_en/systems\.txt"),
         ("window.", r"window\. is not in .*/tvsub_zh_en/systems\.txt"),
         ("--recipe R", r"--recipe is R, which has no corpus\.sh"),
+        ("--beams 1", "--beams is 1; systems are compared with a beam of 4, so add it"),
         ("--test-sets 1", "--test-sets is 1; give a number from 2 to 2"),
         ("--test-sets 3", "--test-sets is 3; give a number from 2 to 2"),
     ],
@@ -215,6 +218,19 @@ def test_a_comparison_that_cannot_be_done_is_not_begun(arguments, message, tmp_p
     done = recipes.run_in(tmp_path, "tvsub_zh_en/run.sh", *arguments)
     assert done.returncode == 1 and re.fullmatch(f"error: {message}\n", done.stderr)
     assert not (tmp_path / "calls").exists()
+
+
+def test_a_comparison_with_nothing_says_what_is_missing(tmp_path):
+    recipes.write_files(tmp_path)
+    arguments, scores = ["tvsub_zh_en/run.sh", "CORPUS", "WORK"], ["--stages", "score"]
+    done = recipes.run_in(tmp_path, *arguments, "base", "memory-both", *scores)
+    wanted = (
+        "error: memory-both is compared with control, which has no scores; give the same command "
+        "with control before memory-both to go on\n"
+    )
+    assert (done.returncode, done.stderr) == (1, wanted)
+    done = recipes.run_in(tmp_path, *arguments, "control", "memory-both", *scores)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_folder_of_earlier_scripts_goes_on(tmp_path):

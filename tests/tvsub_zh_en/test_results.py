@@ -50,6 +50,15 @@ def test_a_command_is_stopped_at_its_limit_and_goes_on_later(tmp_path, capsys, m
     assert first["command"] == second["command"] == command and first["seconds"] < 30
 
 
+def test_an_interrupted_command_is_not_recorded(tmp_path, capsys, monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(measured, "run", interrupted)
+    assert measured.main(tmp_path / "train.json", ["train"]) == 130
+    assert capsys.readouterr().err == "" and not (tmp_path / "train.json").exists()
+
+
 def test_a_gpu_without_room_is_one_sentence(tmp_path, capsys):
     code = "import sys; sys.exit('torch.OutOfMemoryError: CUDA out of memory. Tried to allocate')"
     assert measured.main(tmp_path / "train.json", [sys.executable, "-c", code]) == 1
