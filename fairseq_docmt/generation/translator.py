@@ -308,6 +308,8 @@ class DocumentTranslator:
         known = {*cfg.generation, *stock}
         for name in options:
             other = name not in known and (name in self.hub.task.cfg or name in cfg.dataset)
+            if other and name in _IN_PLACE:
+                raise _without_effect(name)
             if other or name in OF_LOADING:
                 raise UserError(f"{name} is an option of from_pretrained; give it there")
         refuse_unknown(options, known)
@@ -547,8 +549,12 @@ def _refuse_without_effect(options: Iterable[str]) -> None:
     names = {*names, "arch", "nbest"} - {*_WITH_EFFECT}
     for name in options:
         if name in names:
-            fix = _IN_PLACE.get(name, "leave it out")
-            raise UserError(f"{name} is for the commands and has no effect here; {fix}")
+            raise _without_effect(name)
+
+
+def _without_effect(name: str) -> UserError:
+    fix = _IN_PLACE.get(name, "leave it out")
+    return UserError(f"{name} is for the commands and has no effect here; {fix}")
 
 
 def _refuse_multilingual(files: List[CheckpointFile]) -> None:

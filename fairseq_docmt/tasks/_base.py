@@ -420,6 +420,17 @@ class DocumentTranslationTask(DocumentDataTask):
         texts = self._decoding_input.texts_of(sample["id"].tolist())
         return self.unknown_words.replaced(found, texts)
 
+    def eval_lm_dataloader(self, *args, **kwargs):
+        """Refuse ``fairseq-eval-lm``, which looks for this method of language modelling tasks.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError(
+            "fairseq-eval-lm is for language models; fairseq-generate --score-reference gives the "
+            "log-probabilities of references"
+        )
+
     # ---- training and validation ---------------------------------------------------------------
 
     def train_step(self, sample, model, criterion, optimizer, *args, **kwargs):

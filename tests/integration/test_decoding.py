@@ -16,6 +16,7 @@ import tiny
 import torch
 from fairseq import checkpoint_utils
 from fairseq.models import FairseqEncoderDecoderModel
+from fairseq_cli import eval_lm
 from long_tests import LONG, long_but_for
 
 from fairseq_docmt.errors import UserError
@@ -774,3 +775,19 @@ def test_limits_without_room_for_words(binarised, barely_trained, caplog, decodi
     assert tiny.lines_of(output) == {row: "" for row in tiny.rows_of(DOCS)}
     warned = f"{len(tiny.rows_of(DOCS))} sentences have an empty translation" in caplog.text
     assert warned == (decoding != "sequential")
+
+
+def test_translation_models_are_no_language_models(binarised, window_checkpoint):
+    command = [
+        binarised,
+        "--user-dir",
+        tiny.USER_DIR,
+        "--cpu",
+        *WINDOW,
+        "--path",
+        window_checkpoint,
+    ]
+    with pytest.raises(
+        UserError, match="^fairseq-eval-lm is for language models; fairseq-generate"
+    ):
+        tiny.run_main(eval_lm.cli_main, *command, "--gen-subset", "valid")

@@ -1975,6 +1975,11 @@ TRANSLATING = [
     ([["w1"]], {"numBeams": 2}, "unknown option numBeams; do you mean beam?"),
     ([["w1"]], {"max_lenb": 9}, "unknown option max_lenb; do you mean max_len_b?"),
     ([["w1"]], {"max_tokens": 9}, "max_tokens is an option of from_pretrained; give it there"),
+    (
+        [["w1"]],
+        {"seed": 3},
+        "seed is for the commands and .* here; in Python, call torch.manual_seed",
+    ),
     ([["w1"]], {"decoding": "window"}, "decoding is an option of from_pretrained; give it there"),
     (
         [["w1"]],
