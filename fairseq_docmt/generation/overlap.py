@@ -20,7 +20,7 @@ class OverlapSearch(JointSearch):
     so each sentence is in up to ``--window-size`` windows.  If several windows give the same
     translation of a sentence, the translation gets the mean of their scores.  The translation with
     the highest score is kept.  Only the best translations of the windows compete to be the first
-    of an n-best list; the rest of the list is taken from all others.
+    of an n-best list; the rest of the list is taken from all others with lower scores.
     """
 
     decoding = "overlap"
@@ -109,7 +109,14 @@ def _merged(lists: NBestLists, generator) -> List[Hypothesis]:
     """Merge the n-best lists of one sentence from several windows into one without repetitions."""
     best = _surest([hypotheses[0] for hypotheses in lists], generator)[0]
     rest = _surest([hypothesis for hypotheses in lists for hypothesis in hypotheses], generator)
-    return [best, *(each for each in rest if not torch.equal(each["tokens"], best["tokens"]))]
+    return [
+        best,
+        *(
+            each
+            for each in rest
+            if each["score"] <= best["score"] and not torch.equal(each["tokens"], best["tokens"])
+        ),
+    ]
 
 
 def _surest(hypotheses: List[Hypothesis], generator) -> List[Hypothesis]:

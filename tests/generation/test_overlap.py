@@ -44,6 +44,7 @@ def test_the_first_of_a_list_is_what_is_found_without_lists(window_checkpoint, d
     for one, several in zip(sum(single, []), sum(listed, [])):
         assert several[0][:2] == one[0][:2]
         assert len({each.text for each in several}) == len(several)
+        assert several == sorted(several, key=lambda each: -each.score)
 
 
 def test_windows_of_one_sentence_do_not_overlap(binarised, window_checkpoint):
