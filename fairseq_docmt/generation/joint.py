@@ -108,9 +108,8 @@ class JointSearch(DocumentSearch):
             found: hypotheses of each unit, best first.
 
         Returns:
-            For each unit, hypotheses with the right number of sentences from both decodings, best
-            first.  The first is what a search for a single hypothesis finds; better ones, which the
-            two decodings of a longer list can happen to find, are left out.
+            For each unit, the hypotheses with the right number of sentences from both decodings,
+            best first.
         """
         counts = [len(unit.source) for unit in units]
         right = [[o for o in f if len(o.sentences) == c] for f, c in zip(found, counts)]
@@ -125,14 +124,10 @@ class JointSearch(DocumentSearch):
             generator, models, [units[i] for i in again], [counts[i] for i in again]
         )
         for i, outputs in zip(again, repaired):
-            was_right = len(found[i][0].sentences) == counts[i]
-            first = found[i][0] if was_right else outputs[0]
             outputs = right[i] + outputs
             if generator.samples:  # not the best of too many
                 outputs = outputs[: generator.nbest]
-            else:
-                outputs = [o for o in outputs if o is first or o.score <= first.score]
-            right[i] = sorted(outputs, key=lambda output: (-output.score, output is not first))
+            right[i] = sorted(outputs, key=lambda output: -output.score)
         return right
 
     def _search(

@@ -1,12 +1,15 @@
 """Overlapping windows (``--decoding overlap``) against the windows translated one by one."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 import tiny
+import torch
 
 from fairseq_docmt.data import DocumentIndex
 from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.generation.overlap import _merged
 
 WINDOWS = ["--task", "sliding_window_translation"]
 DOCS = tiny.documents((1, 5, 2, 7), 2)
@@ -34,17 +37,21 @@ def test_the_surest_window_translates_a_sentence(window_checkpoint, options):
             assert means[chosen.text] == pytest.approx(max(means.values()), abs=1e-4)
 
 
-@pytest.mark.parametrize("decoding", ["overlap", "window", "segment", "sequential"])
-def test_the_first_of_a_list_is_what_is_found_without_lists(window_checkpoint, decoding):
-    """Most outputs of this model have a wrong number of sentences, and are repaired."""
-    found = DocumentTranslator.from_pretrained(str(window_checkpoint), decoding=decoding)
-    docs = tiny.documents([6] * 5, seed=13)
-    single = found.translate_nbest(docs, 1, beam=4)
-    listed = found.translate_nbest(docs, 4, beam=4)
-    for one, several in zip(sum(single, []), sum(listed, [])):
-        assert several[0][:2] == one[0][:2]
-        assert len({each.text for each in several}) == len(several)
-        assert several == sorted(several, key=lambda each: -each.score)
+def test_lists_of_several_windows_begin_with_the_surest_of_their_first():
+    """Of the others, better ones are left out: without lists they would not be known."""
+
+    def hypothesis(word, *scores):
+        return {"tokens": torch.tensor([word, 2]), "positional_scores": torch.tensor(scores)}
+
+    windows = [
+        [hypothesis(4, -3.0, -1.0), hypothesis(5, -2.0, -3.0), hypothesis(6, -9.0, -1.0)],
+        [hypothesis(4, -1.0, -2.0), hypothesis(7, -0.5, -2.5)],
+        [hypothesis(5, -1.0, -3.0), hypothesis(4, -4.0, -4.0)],
+    ]
+    found = _merged(windows, SimpleNamespace(normalize_scores=True, len_penalty=1.0))
+    # 5 has -2.0 as a first, -2.25 in all windows; 7 has -1.5, more than 4 with -1.75.
+    assert [int(each["tokens"][0]) for each in found] == [4, 5, 6]
+    assert [float(each["score"]) for each in found] == [-1.75, -2.25, -5.0]
 
 
 def test_windows_of_one_sentence_do_not_overlap(binarised, window_checkpoint):
