@@ -62,7 +62,7 @@ def _refuse_halves(value, text: str) -> None:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
         except UnicodeEncodeError as error:
             half = ascii(error.object[error.start])
-            raise ValueError(f"{half} is only half of a character") from None
+            raise ValueError(f"{half} is half of a character, which UTF-8 cannot hold") from None
 
 
 def _reason(error: Exception) -> str:
@@ -70,20 +70,22 @@ def _reason(error: Exception) -> str:
     return getattr(error, "msg", None) or str(error)
 
 
-def parsed_json(text: str, path: str, line: Optional[int] = None):
+def parsed_json(text: str, path: str, line: Optional[int] = None, halves: bool = False):
     """Return the value of a JSON text.
 
     Args:
         text: a file, or a line of it.
         path: path of the file, for messages.
         line: number of the line; None for a whole file.
+        halves: whether strings may have halves of surrogate pairs, as escapes can write them.
 
     Raises:
         UserError: the text is not valid JSON, or a field occurs twice in an object.
     """
     try:
         found = _DECODER.decode(text)
-        _refuse_halves(found, text)
+        if not halves:
+            _refuse_halves(found, text)
         return found
     except (ValueError, RecursionError) as error:
         line = line or getattr(error, "lineno", 1)
@@ -176,8 +178,13 @@ def has_tabs_throughout(text: str) -> bool:
     return len(lines) > 1 and len(tabs) == 1 and tabs != {0}
 
 
-def json_records(text: str, path: str) -> Records:
+def json_records(text: str, path: str, halves: bool = False) -> Records:
     """Yield the location (path and line) and the fields of each record in JSON lines.
+
+    Args:
+        text: content of the file.
+        path: the file, for messages.
+        halves: whether strings may have halves of surrogate pairs, as escapes can write them.
 
     Raises:
         UserError: a line is not a JSON object, or a field occurs twice in an object.
@@ -186,7 +193,7 @@ def json_records(text: str, path: str) -> Records:
         if not line.strip():
             continue
         where = f"{path}: line {number}"
-        record = parsed_json(line, path, number)
+        record = parsed_json(line, path, number, halves)
         if not isinstance(record, dict):
             raise UserError(f"{where} must be a JSON object with the fields doc_id and text")
         yield where, record

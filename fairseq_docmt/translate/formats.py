@@ -153,7 +153,7 @@ class JsonLines:
 
     def __init__(self, text: str, path: str, layout: Layout):
         self._path = path
-        given = [*record_files.json_records(text, path)]
+        given = [*record_files.json_records(text, path, halves=True)]
         self._lines = [line.rstrip() for line in text.split("\n") if line.strip()]
         self.without_nbest = 0
         rows: Dict[str, List[Tuple[int, Row]]] = {}

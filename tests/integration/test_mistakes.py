@@ -1978,7 +1978,7 @@ TRANSLATING = [
     (
         [["w1"]],
         {"seed": 3},
-        "seed is for the commands and .* here; in Python, call torch.manual_seed",
+        "seed is for the commands and has no effect here; in Python, call torch.manual_seed",
     ),
     ([["w1"]], {"decoding": "window"}, "decoding is an option of from_pretrained; give it there"),
     (

@@ -286,7 +286,9 @@ def test_half_of_a_character_is_refused(write, form):
     if form.count("{}") == 1:
         assert read_input(whole, "system").documents[0].segments == ["\U0001f600"]
     half = write("h", form.replace("{}", record % "\\uD83D \\\\ude00"))
-    message = re.escape(r"h: line 1 is not valid JSON ('\ud83d' is only half of a character)")
+    message = re.escape(
+        r"h: line 1 is not valid JSON ('\ud83d' is half of a character, which UTF-8 cannot hold)"
+    )
     with pytest.raises(UserError, match=message):
         read_input(half, "system")
 
