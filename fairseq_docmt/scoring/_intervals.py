@@ -20,13 +20,16 @@ class Interval(NamedTuple):
     """A proportion, or a difference of two proportions, with its 95 % confidence interval.
 
     Attributes:
-        value: the proportion or difference, not in percent.
+        value: the proportion or difference, not in percent; None if nothing was counted.
         low, high: ends of the interval; None if there is only one document or sentence to resample.
     """
 
-    value: float
+    value: Optional[float]
     low: Optional[float]
     high: Optional[float]
+
+
+_UNDEFINED = Interval(None, None, None)
 
 
 def bootstrap_interval(
@@ -106,9 +109,12 @@ def compare(parts: Dict[str, Dict[str, Counts]]) -> Dict[str, Dict[str, Dict[str
     for part, systems in parts.items():
         first = next(iter(systems))
         for name, counts in systems.items():
-            values = {"score": share_interval(counts)}
+            own, other = counts[1].any(), systems[first][1].any()
+            values = {"score": share_interval(counts) if own else _UNDEFINED}
             if name != first:
-                values["difference"] = difference_interval(counts, systems[first])
+                both = own and other
+                difference = difference_interval(counts, systems[first]) if both else _UNDEFINED
+                values["difference"] = difference
             found.setdefault(part, {})[name] = values
     return found
 
@@ -136,6 +142,8 @@ def table_of(found: Dict[str, Dict[str, Dict[str, Interval]]], score: str, unit:
 def _cells(found: Optional[Interval], sign: str) -> List[str]:
     if found is None:
         return ["", ""]
+    if found.value is None:
+        return ["-", ""]
     return [f"{100 * found.value:{sign}.1f}", ends_of(found.low, found.high, sign)]
 
 

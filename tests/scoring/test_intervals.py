@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from fairseq_docmt.scoring._intervals import bootstrap_interval
+from fairseq_docmt.scoring._intervals import as_json, bootstrap_interval, compare, table_of
 
 
 def share(right, total, axis=-1):
@@ -44,3 +44,15 @@ def test_the_intervals_of_every_scipy(monkeypatch):
 
 def test_a_single_unit_has_no_interval():
     assert bootstrap_interval((np.array([1]), np.array([2])), share) == (None, None)
+
+
+def test_a_score_of_nothing_is_a_dash():
+    """Neither the reference nor the first system has a word that counts."""
+    nothing, some = (np.zeros(3), np.zeros(3)), (np.array([1.0, 0, 2]), np.array([2.0, 0, 2]))
+    found = compare({"formality": {"a": nothing, "b": some, "c": some}})
+    rows = table_of(found, "F1", "sentences").rows
+    assert rows[0][2:4] == ["-", ""] and rows[1][2] == "75.0" and rows[1][4:] == ["-", ""]
+    undefined = {"value": None, "low": None, "high": None}
+    values = as_json(found)["formality"]
+    assert values["a"]["score"] == values["b"]["difference"] == undefined
+    assert values["c"]["score"]["value"] == 0.75
