@@ -114,13 +114,11 @@ def _check_agreement(file: CheckpointFile, last: CheckpointFile) -> None:
     if file.arch != last.arch:
         problem = f"they have --arch {file.arch} and {last.arch}"
     elif shapes[0] != shapes[1]:
-        names = {**shapes[0], **shapes[1]}
-        name = next(name for name in names if shapes[0].get(name) != shapes[1].get(name))
+        name = _first_difference(*shapes)
         known = [of.get(name, "missing") for of in shapes]
         problem = f"{name} is {known[0]} in the first and {known[1]} in the second"
     elif options[0] != options[1]:
-        names = {**options[0], **options[1]}
-        name = next(name for name in names if options[0].get(name) != options[1].get(name))
+        name = _first_difference(*options)
         known = [of.get(name) for of in options]
         problem = f"they were trained with {flag(name)} {known[0]} and {known[1]}"
     elif file.task_state.get(TEXT) != last.task_state.get(TEXT):
@@ -131,6 +129,11 @@ def _check_agreement(file: CheckpointFile, last: CheckpointFile) -> None:
         f"{file.path} and {last.path} cannot be averaged: {problem}; give checkpoints of one "
         "training"
     )
+
+
+def _first_difference(one: dict, other: dict) -> str:
+    """Return the first key whose values differ, or that one of two dictionaries lacks."""
+    return next(name for name in {**one, **other} if one.get(name) != other.get(name))
 
 
 def _document_options(file: CheckpointFile) -> Dict[str, Any]:

@@ -107,7 +107,10 @@ def _size(unit: DecodingUnit) -> int:
 
 def _merged(lists: NBestLists, generator) -> List[Hypothesis]:
     """Merge the n-best lists of one sentence from several windows into one without repetitions."""
-    best = _surest([hypotheses[0] for hypotheses in lists], generator)[0]
+    firsts = _surest([hypotheses[0] for hypotheses in lists], generator)
+    if max(map(len, lists)) == 1:
+        return firsts
+    best = firsts[0]
     rest = _surest([hypothesis for hypotheses in lists for hypothesis in hypotheses], generator)
     return [
         best,
