@@ -145,6 +145,12 @@ def whole_number(text: str) -> Optional[int]:
     return int(text) if text.isdecimal() and len(text) <= 18 else None
 
 
+def numbers_first(text: str) -> Tuple[int, int, str]:
+    """Return a key that sorts whole numbers by value, and other texts by name after them."""
+    number = whole_number(text)
+    return (1, 0, text) if number is None else (0, number, "")
+
+
 def write_text(path: str, text: str) -> None:
     """Write a file by way of a temporary file, so that it is never left half written.
 

@@ -11,7 +11,7 @@ import math
 from typing import Dict, List, NamedTuple, Sequence
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.readers.files import whole_number
+from fairseq_docmt.readers.files import numbers_first
 from fairseq_docmt.scoring.contrastive.items import Item
 
 
@@ -113,11 +113,6 @@ def by_label(items: Sequence[Item], verdicts: Sequence[Verdict]) -> Dict[str, Di
         for name, value in item.labels.items():
             found.setdefault(name, {}).setdefault(value, []).append(verdict)
     return {
-        name: {value: summarise(values[value]) for value in sorted(values, key=_numbers_first)}
+        name: {value: summarise(values[value]) for value in sorted(values, key=numbers_first)}
         for name, values in found.items()
     }
-
-
-def _numbers_first(value: str):
-    number = whole_number(value)
-    return (1, 0, value) if number is None else (0, number, "")

@@ -30,7 +30,7 @@ from sacremoses import MosesTokenizer
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import Documents, Lines, Output, read_input
-from fairseq_docmt.readers.files import lines_of, read_text, whole_number, write_text
+from fairseq_docmt.readers.files import lines_of, numbers_first, read_text, write_text
 from fairseq_docmt.readers.record_files import parsed_json
 from fairseq_docmt.scoring import _intervals, _tables
 from fairseq_docmt.scoring._tables import Table
@@ -348,7 +348,7 @@ def accuracy(targets: TargetSet, right: List[bool]) -> dict:
     return {
         "all": _counts(right),
         "by label": {
-            label: {value: _counts(values[value]) for value in sorted(values, key=_numbers_first)}
+            label: {value: _counts(values[value]) for value in sorted(values, key=numbers_first)}
             for label, values in groups.items()
             if values
         },
@@ -357,11 +357,6 @@ def accuracy(targets: TargetSet, right: List[bool]) -> dict:
 
 def _counts(right: List[bool]) -> dict:
     return {"items": len(right), "correct": sum(right), "accuracy": sum(right) / len(right)}
-
-
-def _numbers_first(value: str):
-    number = whole_number(value)
-    return (1, 0, value) if number is None else (0, number, "")
 
 
 def _table_of(figures: Dict[str, dict]) -> Table:
