@@ -36,6 +36,12 @@ class OverlapSearch(JointSearch):
         """
         return np.stack([index.starts[:-1], index.starts[1:]], axis=1)
 
+    def count_short_windows(self, units: List[DecodingUnit]) -> int:
+        """Return how many windows of the units lost source sentences to the model's positions."""
+        size = self.task.options["window_size"]
+        windows = [window for unit in units for window in self._spans(unit)]
+        return sum(end - first < min(size, end) for first, end in windows)
+
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Translate all windows of each unit, and return a merged n-best list for each sentence."""
         spans = [self._spans(unit) for unit in units]

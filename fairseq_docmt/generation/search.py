@@ -151,6 +151,8 @@ class DocumentSearch:
         self._units_left = 0
         #: number of references in this run that are scored with less context
         self._shortened = 0
+        #: number of windows in this run that lost source sentences to the positions of the model
+        self._short_windows = 0
         self.progress = DecodingProgress()
 
     # ---- defined by subclasses -----------------------------------------------------------------
@@ -198,6 +200,12 @@ class DocumentSearch:
         ends = None if with_more is None else with_more(spans)[:, 1]
         return Cut(index, spans, ends, self.window, self.task.most_tokens[0])
 
+    def count_short_windows(self, units: List[DecodingUnit]) -> int:
+        """Return how many windows of the units lost source sentences to the model's positions."""
+        if self.window is None:
+            return 0
+        return sum(len(unit.source) < min(self.window, unit.position + 1) for unit in units)
+
     def end(self) -> None:
         """Log statistics after the last unit of a run; the base class logs none."""
 
@@ -229,7 +237,7 @@ class DocumentSearch:
 
     def begin(self, units: int) -> None:
         """Start a run over ``units`` decoding units, and reset the statistics of the search."""
-        self._units_left, self._shortened = units, 0
+        self._units_left, self._shortened, self._short_windows = units, 0, 0
 
     @torch.no_grad()
     def decode(self, generator, models, units, prefixes=None, constraints=None) -> NBestLists:
@@ -253,6 +261,7 @@ class DocumentSearch:
         """
         units = _with_forced_tokens(units, prefixes, constraints)
         full = [unit for unit in units if unit.source]
+        self._short_windows += self.count_short_windows(full)
         if not isinstance(generator, SequenceScorer):
             found = iter(self.translate(generator, models, full) if full else ())
         elif any(unit.target is None for unit in full):
@@ -268,13 +277,22 @@ class DocumentSearch:
         if self._units_left == 0:
             self.progress.close()
             self.end()
-            if self._shortened > 0:
-                logger.info(
-                    "references that were scored with less context or none, because those before "
-                    "them fill the target positions of the model: %d",
-                    self._shortened,
-                )
+            self._warn_of_less_context()
         return results
+
+    def _warn_of_less_context(self) -> None:
+        if self._short_windows > 0:
+            logger.warning(
+                "windows that were read with less source context or none, because they would "
+                "exceed the source positions of the model (--max-source-positions): %d",
+                self._short_windows,
+            )
+        if self._shortened > 0:
+            logger.warning(
+                "references that were scored with less context or none, because those before "
+                "them fill the target positions of the model: %d",
+                self._shortened,
+            )
 
     # ---- inputs --------------------------------------------------------------------------------
 

@@ -55,9 +55,9 @@ class SequentialSearch(DocumentSearch):
         self._cuts = 0
 
     def end(self) -> None:
-        """Log how many sentences lost context because the decoder ran out of target positions."""
+        """Warn of sentences that lost context because the decoder ran out of target positions."""
         if self._cuts > 0:
-            logger.info(
+            logger.warning(
                 "sentences that were translated with less context or none, because the "
                 "translations before them fill the target positions of the model: %d",
                 self._cuts,

@@ -57,16 +57,22 @@ def _language(documents, wanted: Wanted) -> Optional[str]:
 def parse(text: str, path: str):
     """Parse the content of an XML file, and return its root element.
 
-    External entities are not resolved, so no other file is read.
+    Entities that a file declares itself are not resolved, so no other file is read.
 
     Raises:
-        UserError: the file is not valid XML.
+        UserError: the file is not valid XML, or its text has such an entity.
     """
     parser = etree.XMLParser(resolve_entities=False, no_network=True, huge_tree=True)
     try:
         root = etree.fromstring(text.lstrip().encode("utf-8"), parser)
     except etree.XMLSyntaxError as error:
         raise UserError(f"{path}, line {error.lineno} is not valid XML: {error.msg}") from None
+    entity = next(root.iter(etree.Entity), None)
+    if entity is not None:
+        raise UserError(
+            f"{path}, line {entity.sourceline}: the entity {entity.text} is not one of XML; put "
+            "the characters that it stands for in its place"
+        )
     return root
 
 

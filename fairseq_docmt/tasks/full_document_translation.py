@@ -140,15 +140,8 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         length = (corpus.tgt_sizes, self.options["max_document_tokens"])
         given = (corpus.index, length, self.limits(corpus.src_sizes, corpus.tgt_sizes))
         parts = part_spans(*given)
-        documents = corpus.index.num_documents
-        if len(parts) > documents:
-            logger.info(
-                "%s: %d documents are cut into %d parts, to keep to --max-document-tokens, "
-                "--max-tokens and the maximum positions",
-                corpus.name,
-                documents,
-                len(parts),
-            )
+        limits = "--max-document-tokens, --max-tokens and the maximum positions"
+        _report_parts(f"{corpus.name}: ", corpus.index.num_documents, len(parts), limits)
         if not trains:
             return parts
         numbers = self._numbers_of_parts()
@@ -160,4 +153,15 @@ class FullDocumentTranslationTask(DocumentTranslationTask):
         """Cut long documents into parts of similar length, and return (parts, 2) sentence spans."""
         estimated = src_sizes * self.options["target_ratio"]
         length = (estimated, self.options["max_document_tokens"])
-        return part_spans(index, length, self.limits(src_sizes))
+        parts = part_spans(index, length, self.limits(src_sizes))
+        limits = "--max-document-tokens and --max-source-positions"
+        _report_parts("", index.num_documents, len(parts), limits)
+        return parts
+
+
+def _report_parts(start: str, documents: int, parts: int, limits: str) -> None:
+    if parts > documents:
+        logger.info(
+            "%s%d documents are cut into %d parts, to keep to %s",
+            *(start, documents, parts, limits),
+        )

@@ -18,7 +18,7 @@ from fairseq_docmt.data import (
 )
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.decodings import Decoding, decoding_option
-from fairseq_docmt.spans import Spans
+from fairseq_docmt.spans import Limit, Spans
 from fairseq_docmt.tasks import _text_folders, _training_examples
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 from fairseq_docmt.tasks._config import JoinedTranslationConfig
@@ -223,8 +223,32 @@ class SlidingWindowTranslationTask(DocumentTranslationTask):
         if number == 0:
             return None
         limit = self.limits(src_sizes, tgt_sizes)[0]
-        return partial(with_next_sentences, index=index, number=number, limit=limit)
+        return partial(_with_next_sentences, index=index, number=number, limit=limit)
 
     def parts(self, index: DocumentIndex, src_sizes: np.ndarray) -> np.ndarray:
         """Cut documents into windows without overlap, and return (windows, 2) sentence spans."""
-        return stride_spans(index, self.options["window_size"], self.limits(src_sizes))
+        cut = partial(stride_spans, index, self.options["window_size"])
+        windows, wanted = cut(self.limits(src_sizes)), cut([])
+        if len(windows) > len(wanted):
+            logger.warning(
+                "%d windows are cut into %d, because they would exceed the source positions of the "
+                "model (--max-source-positions)",
+                len(wanted),
+                len(windows),
+            )
+        return windows
+
+
+def _with_next_sentences(spans, index: DocumentIndex, number: int, limit: Limit) -> np.ndarray:
+    """Extend spans by the next sentences, and log how many spans have no room for all of them."""
+    found = with_next_sentences(spans, index, number, limit)
+    fewer = int(
+        (found < with_next_sentences(spans, index, number, (limit[0], np.inf))).any(1).sum()
+    )
+    if fewer > 0:
+        logger.info(
+            "%d of %d windows are read with fewer than --next-sentences %d, because they would "
+            "exceed --max-tokens or --max-source-positions",
+            *(fewer, len(spans), number),
+        )
+    return found

@@ -317,15 +317,16 @@ def test_conversion_keeps_everything(scoring, write, tmp_path, to):
     assert sorted(found) == ["drei x", "eins x", "vier x"]
 
 
-def test_entities_of_xml_are_not_expanded(scoring, write, tmp_path):
-    """A file must not read others, or grow without end."""
+def test_entities_of_xml_are_refused(scoring, write, tmp_path):
+    """A file must not read others, or grow without end; what is not expanded is no text."""
     secret, out = write("secret", "secret"), tmp_path / "o"
     for entity in ('"abc"', f'SYSTEM "file://{secret}"'):
         kind = f'<?xml version="1.0"?><!DOCTYPE d [<!ENTITY x {entity}>]>'
         text = '<dataset><doc id="a"><src><p><seg id="1">one &x;</seg></p></src></doc></dataset>'
         path = write("x.xml", kind + text)
-        scoring("convert", path, "--role", "source", "--to", "text", "--out", str(out))
-        assert out.read_text() == "one &x;\n"
+        with pytest.raises(UserError, match="line 1: the entity &x; is not one of XML"):
+            scoring("convert", path, "--role", "source", "--to", "text", "--out", str(out))
+        assert not out.exists()
 
 
 def test_conversion_of_a_role(scoring, write, tmp_path):
