@@ -171,7 +171,7 @@ def _of_one_system(records: list, path: str, wanted: Wanted) -> Tuple[Wanted, li
             systems and none is chosen.
     """
     names = [wanted.fields["system"]] if "system" in wanted.fields else SYSTEM_FIELDS
-    systems = [value_of(record, names) for _, record in records]
+    systems = [name_of(where, record, names) for where, record in records]
     known = [*dict.fromkeys(filter(None, systems))]
     if "system" in wanted.fields and not known:
         raise UserError(f"{path} has no {wanted.fields['system']}; see its fields")
@@ -205,8 +205,9 @@ def row_of(where: str, record: dict, wanted: Wanted, without_text: bool = False)
             field that the user has named.
     """
     fields = wanted.fields
-    name = value_of(record, [fields["doc"]] if "doc" in fields else DOCUMENT_FIELDS)
-    number = value_of(record, [fields["segment"]] if "segment" in fields else SEGMENT_FIELDS)
+    name = name_of(where, record, [fields["doc"]] if "doc" in fields else DOCUMENT_FIELDS)
+    segment_fields = [fields["segment"]] if "segment" in fields else SEGMENT_FIELDS
+    number = name_of(where, record, segment_fields)
     if name is None:
         raise UserError(
             f'{where} has no "{fields.get("doc", "doc_id")}", only {", ".join(map(str, record))}; '
@@ -367,6 +368,25 @@ def value_of(record: dict, names) -> Optional[str]:
     """
     values = (record.get(name) for name in names)
     return next((str(value) for value in values if value not in (None, "")), None)
+
+
+def name_of(where: str, record: dict, names) -> Optional[str]:
+    """Return the name of a document or system, or the number of a segment; None if it is missing.
+
+    Args:
+        where: location of the record, for messages.
+        record: fields of the record.
+        names: fields that may hold the value; the first that has one is read.
+
+    Raises:
+        UserError: the value is neither text nor a number.
+    """
+    field = next((name for name in names if record.get(name) not in (None, "")), None)
+    value = record.get(field)
+    if isinstance(value, (bool, list, dict)) or value != value:  # NaN differs from itself
+        shown = json.dumps(value, ensure_ascii=False)[:40]
+        raise UserError(f'{where}: "{field}" must be text or a number, not {shown}')
+    return value_of(record, names)
 
 
 def _first(record: dict, names) -> Optional[str]:

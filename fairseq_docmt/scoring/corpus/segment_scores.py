@@ -14,7 +14,7 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import record_files, with_selection
 from fairseq_docmt.readers.files import finite_number, lines_of, read_text
 from fairseq_docmt.readers.record_files import DOCUMENT_FIELDS, SEGMENT_FIELDS
-from fairseq_docmt.readers.records import SYSTEM_FIELDS, value_of
+from fairseq_docmt.readers.records import SYSTEM_FIELDS, name_of
 from fairseq_docmt.scoring.texts.layout import NOT_BY_ORDER
 from fairseq_docmt.scoring.texts.translations import Translations
 
@@ -185,18 +185,18 @@ def _of_records(
     found: Dict[str, Dict[int, float]] = defaultdict(dict)
     documents = set()
     for where, record in records:
-        name = value_of(record, SYSTEM_FIELDS) or system
+        name = name_of(where, record, SYSTEM_FIELDS) or system
         if not name:
             raise UserError(f"{where} names no system; give --scores {metric}:SYSTEM={path}")
         if name not in texts.names or system not in ("", name):
             continue
-        document = value_of(record, DOCUMENT_FIELDS)
+        document = name_of(where, record, DOCUMENT_FIELDS)
         documents.add(document)
         if document not in places:
             continue
         segments = places[document]
         value = _value(record, where, field, metric)
-        number = value_of(record, SEGMENT_FIELDS)
+        number = name_of(where, record, SEGMENT_FIELDS)
         if isinstance(value, list):
             if len(value) != len(segments):
                 raise UserError(
