@@ -204,7 +204,8 @@ class DocumentSearch:
         """Return how many windows of the units lost source sentences to the model's positions."""
         if self.window is None:
             return 0
-        return sum(len(unit.source) < min(self.window, unit.position + 1) for unit in units)
+        wanted = [min(self.window, unit.position + unit.num_rows) for unit in units]
+        return sum(len(unit.source) < most for unit, most in zip(units, wanted))
 
     def end(self) -> None:
         """Log statistics after the last unit of a run; the base class logs none."""

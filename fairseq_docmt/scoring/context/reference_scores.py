@@ -67,10 +67,13 @@ class Scored(NamedTuple):
         scores: for each item, the score of each candidate; higher is better.
         unknown: proportion, from 0 to 1, of target tokens that are not in the dictionary.  Only the
             current sentence of each candidate counts.
+        window: number of sentences of a window of the model, 1 for a sentence-level model; None if
+            the model does not read windows.
     """
 
     scores: List[List[float]]
     unknown: float
+    window: Optional[int] = None
 
 
 class ReferenceScorer:
@@ -148,6 +151,7 @@ class ReferenceScorer:
         return Scored(
             [[next(scores) for _ in item.candidates] for item in items],
             self._unknown([target[place] for place, (_, target) in zip(current, pairs)], False),
+            self.task.options.get("window_size") if self._is_document_task else 1,
         )
 
     def sentence_scores(
@@ -272,7 +276,8 @@ class ReferenceScorer:
             cut = cut._replace(window=None)
         if last_only and not task.search.keeps_order:  # windows that end with the last sentence
             cut = cut._replace(spans=cut.spans[np.isin(cut.spans[:, 1], starts)])
-            self._report_cut(cut.spans, np.diff(starts))
+            if not task.search.window:  # the search warns of shortened windows
+                self._report_cut(cut.spans, np.diff(starts))
         self._check_lengths(self._rows_of(cut.spans), src, tgt, task.added_tokens)
         lines = Lines(src, sizes, task.source_dictionary, tgt, left_pad=left_pad)
         units = DecodingUnits(lines, cut)
@@ -334,9 +339,7 @@ class ReferenceScorer:
         )
 
     def _report_cut(self, spans, lengths) -> None:
-        window = self.task.search.window
-        wanted = np.minimum(lengths, window) if window else lengths
-        cut = int((spans[:, 1] - spans[:, 0] < wanted).sum())
+        cut = int((spans[:, 1] - spans[:, 0] < lengths).sum())
         if cut > 0:
             logger.warning(
                 "%d of %d candidates exceed the model's maximum length and lose the beginning of "

@@ -103,8 +103,17 @@ def main(args) -> None:
             "training data (--bpe-codes)",
             100 * scored.unknown,
         )
+    room = None if scored.window is None else scored.window - 1 - args.context_after
+    if room is not None and args.context is not None and args.context > room:
+        logger.warning(
+            "--context %d: a window of this model has room for %d sentence(s) before the scored "
+            "one",
+            *(args.context, max(0, room)),
+        )
     results = judge_sets(sets, scored.scores, PROTOCOLS[args.protocol].equal)
-    signatures = {name: _signature(name, args, result) for name, result in results.items()}
+    signatures = {
+        name: _signature(name, args, result, scored.window) for name, result in results.items()
+    }
     rows = [row for name, result in results.items() for row in _rows(name, result)]
     headers = ["set", "part", "items", "accuracy %", "95 % interval", "ties", "chance %"]
     tables = [Table("Contrastive sets", headers, rows)]
@@ -353,7 +362,7 @@ def _table_of_comparison(compared: Dict[str, Comparison]) -> Table:
 # ---- results -----------------------------------------------------------------------------------
 
 
-def _signature(name: str, args, result: SetResult) -> str:
+def _signature(name: str, args, result: SetResult, window: Optional[int]) -> str:
     """Return the settings that led to the results of a set, like a signature of sacreBLEU.
 
     With ``--losses``, another program has chosen the context and computed the scores, so that the
@@ -367,6 +376,7 @@ def _signature(name: str, args, result: SetResult) -> str:
     if not args.losses:
         parts.append(f"context:{'all' if args.context is None else args.context}")
         parts += [f"after:{args.context_after}"] if args.context_after > 0 else []
+        parts += [] if window is None else [f"window:{window}"]
     parts += ["ties:wrong", _intervals.PROCEDURE]
     return "|".join(["contrastive", *parts, f"version:{fairseq_docmt.__version__}"])
 

@@ -492,17 +492,30 @@ def test_a_document_over_the_limit_is_warned_of(document_checkpoint, test_set, t
 @pytest.mark.parametrize(
     "option, short",
     [
-        (["--context", "3"], None),
-        (["--context", "4"], "--context 4: the items of set have at most 3 sentence(s) before"),
+        (["--context", "2"], None),
+        (["--context", "3"], "--context 3: a window of this model has room for 2 sentence(s) bef"),
+        (["--context", "2", "--context-after", "0"], None),
         (["--context-after", "1"], "--context-after 1: the items of set have at most 0 sent"),
     ],
 )
 def test_context_that_no_item_has_is_warned_of(
     option, short, window_checkpoint, test_set, tmp_path, caplog
 ):
-    scores_of("--path", window_checkpoint, *option, test_set, folder=tmp_path)
+    output = run("--path", window_checkpoint, *option, test_set, "--cpu")
     found = [text for text in caplog.messages if "sentence(s)" in text]
     assert len(found) == (short is not None) and all(text.startswith(short) for text in found)
+    assert "|window:3|" in output
+
+
+def test_context_that_no_item_has_is_warned_of_without_windows(
+    document_checkpoint, test_set, tmp_path, caplog
+):
+    output = run("--path", document_checkpoint, "--context", "4", test_set, "--cpu")
+    found = [text for text in caplog.messages if "sentence(s)" in text]
+    assert found == [
+        "--context 4: the items of set have at most 3 sentence(s) before the scored one"
+    ]
+    assert "|context:4|" in output and "|window:" not in output
 
 
 def test_unknown_words_are_warned_of(window_checkpoint, test_set, tmp_path, caplog):
