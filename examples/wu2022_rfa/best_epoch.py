@@ -8,6 +8,7 @@ same weight, as in the code of Wu et al. (2022); the first of several best epoch
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 
@@ -18,9 +19,12 @@ def mean_accuracy(path: Path) -> float:
 
 
 def best_epoch(folder: Path) -> int:
-    """Return the epoch with the best results; 0 if there are none."""
-    found = {int(path.suffixes[-2][1:]): path for path in folder.glob("consistency.*.json")}
-    return max(sorted(found), key=lambda epoch: mean_accuracy(found[epoch]), default=0)
+    """Return the epoch with the best results; the program ends with a message if there are none."""
+    numbered = [(path.suffixes[-2][1:], path) for path in folder.glob("consistency.*.json")]
+    found = {int(epoch): path for epoch, path in numbered if epoch.isdecimal()}
+    if not found:
+        sys.exit(f"error: {folder} has no results of consistency.sh (consistency.EPOCH.json)")
+    return max(sorted(found), key=lambda epoch: mean_accuracy(found[epoch]))
 
 
 if __name__ == "__main__":

@@ -82,3 +82,15 @@ def test_what_ends_within_an_epoch_is_refused(train):
     done = train("WORK rfa-sgate SAVE --max-update 6")
     wanted = "error: train_consistency.sh does not accept --max-update; leave it out\n"
     assert (done.returncode, done.stdout, done.stderr) == (1, "", wanted)
+
+
+def test_a_folder_without_results(tmp_path):
+    """Other files of the same kind of name are no results of an epoch."""
+    (tmp_path / "consistency.test.json").write_text("{}")
+    script = recipes.EXAMPLES / "wu2022_rfa" / "best_epoch.py"
+    command = [sys.executable, str(script), str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 1 and not ended.stdout
+    assert ended.stderr == (
+        f"error: {tmp_path} has no results of consistency.sh (consistency.EPOCH.json)\n"
+    )

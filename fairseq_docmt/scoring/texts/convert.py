@@ -140,7 +140,10 @@ def read_documents(args: argparse.Namespace):
     try:
         found = layout.sentences(text)
     except Mismatch as mismatch:
-        raise UserError(f"{mismatch}; align it with --reference FILE --align LANGUAGE") from None
+        raise UserError(
+            f"{mismatch}; give the text of the same segments, or align it: fairseq-docmt convert "
+            "--reference FILE --align LANGUAGE"
+        ) from None
     documents = documents_of(layout.index, layout.ids, found, layout.segment_numbers)
     return documents, stripped + layout.notes(args.file, text)
 

@@ -346,7 +346,9 @@ def test_conversion_of_a_role(scoring, write, tmp_path):
             assert out.read_text() == lines
     scoring("convert", xml, "--role", "source", "--source", xml, "--to", "text", "--out", str(out))
     assert out.read_text() == "one & two\nthree\n\nfour\n"
-    with pytest.raises(UserError, match="but .*align it with --reference FILE --align LANGUAGE"):
+    with pytest.raises(
+        UserError, match="but .*or align it: fairseq-docmt convert --reference FILE --align"
+    ):
         scoring("convert", write("l", "a\n"), "--source", source, "--out", str(out))
     with pytest.raises(UserError, match="give --source or --reference, not both"):
         scoring("convert", xml, "--source", source, "--reference", source, "--out", str(out))
