@@ -19,7 +19,8 @@ REFUSED = (
 )
 
 
-class UserError(ValueError, CompactHydraException):
+# fairseq's trainer saves a checkpoint, crash.pt, for exceptions other than RuntimeError.
+class UserError(ValueError, RuntimeError, CompactHydraException):
     """Error for invalid input or an invalid combination of options.
 
     The message is one sentence that names the file, line or value and says how to correct it.

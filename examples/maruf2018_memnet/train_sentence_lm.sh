@@ -13,6 +13,11 @@ read_arguments TRAIN VALID DICT OUT --lm-size:count=512 "[options of fairseq-tra
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)
 
+# fairseq would go on with the model that is there.
+[ ! -e "$out/forward/checkpoint_last.pt" ] || made_alike "$out/arguments" --lm-size "$lm_size" || true
+mkdir -p "$out"
+echo "--lm-size $lm_size" > "$out/arguments"
+
 # With a blank line after it each sentence is a document, so that --sample-break-mode complete_doc
 # yields single sentences (as would the mode eos, which fails with NumPy 2).
 in_order() { awk 'NF { print; print "" }' "$1"; }

@@ -548,6 +548,11 @@ def _refuse_without_effect(options: Iterable[str]) -> None:
     names = {field.name for config in configs for field in dataclasses.fields(config)}
     names = {*names, "arch", "nbest"} - {*_WITH_EFFECT}
     for name in options:
+        if name == "max_target_positions":  # fairseq would change the model
+            raise UserError(
+                f"{name} is that of training and has no effect here; to limit translations give "
+                "max_len_b"
+            )
         if name in names:
             raise _without_effect(name)
 

@@ -131,7 +131,8 @@ class DecodingInput:
             UserError: a line is too long or not UTF-8; a line has no words after tokenization, so
                 that it would end a document; or the tokenizer cannot be used.
         """
-        found = []
+        found, lines = [], [*lines]
+        self.task.report_form(lines)
         for number, line in enumerate(lines, start=self.lines_read + 1):
             if number == 1:
                 line = line.lstrip("\ufeff")

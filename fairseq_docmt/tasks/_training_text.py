@@ -3,13 +3,14 @@
 import hashlib
 import logging
 import os
-from typing import Optional
+from typing import Optional, Sequence
 
 from fairseq import utils
 from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import MissingMandatoryValue
 
+from fairseq_docmt.bleu import SUBWORD, sign_in
 from fairseq_docmt.data import add_document_symbols
 from fairseq_docmt.data.tokenizers import SentencePieces
 from fairseq_docmt.errors import UserError
@@ -116,14 +117,19 @@ class TextOptions:
         self.forms = forms and (forms[:1] if typed else forms)
         self.text = "source text" if typed else "text"
 
-    def report_missing(self, tokenizer: Optional[str], bpe: Optional[str]) -> None:
+    def report_missing(
+        self, tokenizer: Optional[str], bpe: Optional[str], lines: Sequence[str] = ()
+    ) -> None:
         """Warn if input lines need preprocessing that ``--tokenizer`` and ``--bpe`` do not do.
 
         Args:
             tokenizer, bpe: values of the options; None for an option that is not given.
+            lines: first lines of the input.  With subwords, they have all of the preprocessing.
         """
         form = self.forms[0] if self.forms else {}
         kinds = [kind for kind, key in SUBWORDS.items() if form.get(key)]
+        if kinds and not bpe and sign_in(lines, SUBWORD):
+            return
         forms, options = [], []
         if not tokenizer and form.get("tokenizer", "none") != "none":
             forms.append(f"tokenized with {form['tokenizer']}")
@@ -228,6 +234,8 @@ class PreparedTextTask(TranslationTask):
     def __init__(self, cfg, src_dict, tgt_dict):
         super().__init__(cfg, src_dict, tgt_dict)
         self._tokenizer_name: Optional[str] = None
+        self._bpe_name: Optional[str] = None
+        self._reports_form = False
         self.training_text = describe(cfg, src_dict, tgt_dict)
         self.state.merge_state_dict({KEY: self.training_text})
 
@@ -282,9 +290,8 @@ class PreparedTextTask(TranslationTask):
             UserError: the codes or the model are missing or invalid, or differ from those that the
                 training text was split with.
         """
-        name = getattr(args, "_name", None)
-        if self.cfg.checkpoint_to_decode and not self.datasets:
-            self.report_missing_options(self._tokenizer_name, name)
+        self._bpe_name = name = getattr(args, "_name", None)
+        self._reports_form = bool(self.cfg.checkpoint_to_decode) and not self.datasets
         try:
             codes = getattr(args, "bpe_codes", None)
         except MissingMandatoryValue:
@@ -314,6 +321,16 @@ class PreparedTextTask(TranslationTask):
             tokenizer, bpe: values of the options; None for an option that is not given.
         """
         self._text_options().report_missing(tokenizer, bpe)
+
+    def report_form(self, lines: Sequence[str]) -> None:
+        """Warn if the input of fairseq-interactive needs preprocessing that its options do not do.
+
+        Args:
+            lines: first lines of the input; there is no further warning of later lines.
+        """
+        if self._reports_form:
+            self._reports_form = False
+            self._text_options().report_missing(self._tokenizer_name, self._bpe_name, lines)
 
     def _text_options(self) -> TextOptions:
         stored = getattr(self.state, KEY)

@@ -441,8 +441,8 @@ def _run(files, documents, journal, settings, args, size) -> None:
     without = sum(file.source.without_nbest for file in files) if args.nbest > 1 else 0
     if without > 0:
         print(
-            f"warning: {without} records have no nbest: they have several lines, were cut into "
-            "sentences, or have only one translation",
+            f"warning: {without} records have no nbest: they are empty, have several lines, were "
+            "cut into sentences, or have only one translation",
             file=sys.stderr,
         )
 

@@ -9,6 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 import fairseq_docmt
+from fairseq_docmt._processes import end_with_parent
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.translate.exported import ExportedTranslator, is_exported
 from fairseq_docmt.translate.formats import Document, Hypothesis
@@ -108,6 +109,7 @@ _failure: Optional[Exception] = None
 
 def _start(settings: Settings, threads: int) -> None:
     global _engine, _failure
+    end_with_parent()
     logging.disable(logging.INFO)
     os.environ["OMP_NUM_THREADS"] = str(threads)  # of torch and CTranslate2, which come later
     try:

@@ -129,6 +129,20 @@ def test_configurations_give_the_same(data, tmp_path, monkeypatch):
     tiny.assert_same_weights(flags, tmp_path / "run/checkpoints/checkpoint_last.pt")
 
 
+@pytest.mark.parametrize(
+    "option, message",
+    [
+        (["--regularized-head", "7"], "--regularized-head 7: the attention has 2 heads"),
+        (["--regularized-attention", "encoder:9"], "encoder:9: the encoder has no such layer"),
+    ],
+)
+def test_mistakes_leave_no_files(data, tmp_path, option, message):
+    """The model is known in the first update, after which fairseq may save a checkpoint."""
+    with pytest.raises(UserError, match=message):
+        tiny.train(data, tmp_path / "ck", *WINDOWS, *REGULARIZED, *option, updates=1)
+    assert not list((tmp_path / "ck").glob("*"))
+
+
 def test_resuming_without_the_file_is_refused(data, tmp_path):
     options = [*WINDOWS, *REGULARIZED, "--max-tokens", "40"]
     tiny.train(data, tmp_path, *options, "--max-epoch", "1", updates=99)

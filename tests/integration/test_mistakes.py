@@ -1840,6 +1840,11 @@ LOADING = {
     "option of training": Case(
         "lr is for the commands and has no effect here; leave it out", {"lr": [0.1]}
     ),
+    "target positions": Case(
+        "max_target_positions is that of training and has no effect here; to limit translations "
+        "give max_len_b",
+        {"max_target_positions": 9},
+    ),
     "task": Case(
         "task is for the commands and has no effect here; it is the task of training; leave it out",
         {"task": "full_document_translation"},

@@ -47,6 +47,23 @@ def test_usage_without_arguments(script, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_language_models_of_another_size_are_refused(tmp_path):
+    """fairseq would end with a traceback where it reads the checkpoint of the first call."""
+    recipes.write_files(tmp_path)
+    command = ["maruf2018_memnet/train_sentence_lm.sh", "train", "valid", "DICT", "LM"]
+    assert recipes.run_in(tmp_path, *command, "--lm-size", "0x").returncode == 1
+    assert recipes.run_in(tmp_path, *command, "--lm-size", "16").returncode == 0
+    assert (
+        recipes.run_in(tmp_path, *command, "--lm-size", "8").returncode == 0
+    )  # nothing is trained
+    (tmp_path / "LM" / "forward").mkdir()
+    (tmp_path / "LM" / "forward" / "checkpoint_last.pt").touch()
+    assert recipes.run_in(tmp_path, *command, "--lm-size", "8", "--max-epoch", "2").returncode == 0
+    done = recipes.run_in(tmp_path, *command, "--lm-size", "16")
+    message = "error: LM was made with other options (--lm-size 8); give another folder\n"
+    assert (done.returncode, done.stderr) == (1, message)
+
+
 @pytest.mark.parametrize(
     "system, options, noted",
     [("joint", [], True), ("joint", ["--finetune-from-model", "a.pt"], False), ("sentence", [], 0)],

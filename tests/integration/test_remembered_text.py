@@ -127,9 +127,17 @@ def test_typed_text_in_another_form_than_that_of_training(prepared, checkpoint, 
     options, lacking = LACKING[name]
     languages = ["--source-lang", "de", "--target-lang", "en"]
     codes = ["--bpe-codes", str(prepared / "codes")] if "--bpe" in options else []
-    line = as_prepared(prepared, "de", "Das Haus")
-    tiny.interactive(prepared / "bin", checkpoint, [line], *WINDOW, *languages, *options, *codes)
-    assert FORM.format(lacking) + FIX.get(name, "") in caplog.messages
+    arguments = [*WINDOW, *languages, *options, *codes, "--buffer-size", "1"]
+    tiny.interactive(prepared / "bin", checkpoint, ["Das Haus", "Das"], *arguments)
+    assert caplog.messages.count(FORM.format(lacking) + FIX.get(name, "")) == 1
+
+
+def test_typed_text_with_subwords_has_the_form_of_training(prepared, checkpoint, caplog):
+    languages = ["--source-lang", "de", "--target-lang", "en"]
+    line = as_prepared(prepared, "de", "Das Haus, das gehört ihm.")
+    assert "@@ " in line
+    tiny.interactive(prepared / "bin", checkpoint, [line], *WINDOW, *languages)
+    assert not [text for text in caplog.messages if "in this form" in text]
 
 
 def test_plain_text_needs_no_options(binarised, window_checkpoint, caplog):

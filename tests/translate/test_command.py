@@ -171,7 +171,7 @@ def test_records_without_several_translations_are_counted(run, tmp_path, capsys)
     given.write_text("".join(json.dumps(record) + "\n" for record in records))
     found = [json.loads(line) for line in run(given, "--nbest", "2").splitlines()]
     assert ["nbest" in record for record in found] == [True, False]
-    assert "warning: 1 records have no nbest: they have several lines" in capsys.readouterr().err
+    assert "warning: 1 records have no nbest: they are empty, " in capsys.readouterr().err
     given.write_text(json.dumps(records[0]) + "\n")
     run(given, "--nbest", "2")
     assert "have no nbest" not in capsys.readouterr().err

@@ -14,8 +14,8 @@ import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric
 
+from fairseq_docmt._processes import can_fork, forked_map
 from fairseq_docmt.bleu import build_bleu
-from fairseq_docmt.scoring._processes import can_fork, forked_map
 from fairseq_docmt.scoring.corpus import significance
 from fairseq_docmt.scoring.corpus.comet_metric import CONTEXT, WINDOW, Comet, windows_of
 from fairseq_docmt.scoring.corpus.meteor import Meteor

@@ -1,6 +1,6 @@
 """Corpus metrics: values computed by hand, agreement with the sacreBLEU command, significance.
 
-Covers readers/files.py, scoring/_processes.py, scoring/_tables.py, scoring/corpus/meteor.py,
+Covers readers/files.py, scoring/_tables.py, scoring/corpus/meteor.py,
 scoring/corpus/corpus_metrics.py.
 """
 
@@ -16,8 +16,8 @@ import pytest
 from sacrebleu.metrics import BLEU
 from scipy.stats import binomtest
 
+from fairseq_docmt._processes import forked_map
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring._processes import forked_map
 from fairseq_docmt.scoring.corpus import corpus_metrics, significance
 from fairseq_docmt.scoring.corpus.corpus_metrics import Options
 from fairseq_docmt.scoring.corpus.meteor import Meteor

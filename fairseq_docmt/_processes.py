@@ -1,8 +1,9 @@
-"""Parallel map in forked copies of this process."""
+"""Worker processes: a parallel map in forked copies of this process, and how workers end."""
 
 import multiprocessing
 import os
 import sys
+import threading
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Callable, Iterable, List, Optional, TypeVar
@@ -13,6 +14,20 @@ Item, Result = TypeVar("Item"), TypeVar("Result")
 
 #: Function of :func:`forked_map`.  The forked processes inherit it, so it is never pickled.
 _function: Optional[Callable] = None
+
+
+def end_with_parent() -> None:
+    """Make this worker process end as soon as its parent does, even if the parent is killed.
+
+    Otherwise the worker would wait for ever for work.  data_prep/stages.py has its own.
+    """
+    parent = multiprocessing.parent_process()
+
+    def watch():
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def can_fork() -> bool:
@@ -42,7 +57,8 @@ def forked_map(function: Callable[[Item], Result], items: Iterable[Item]) -> Lis
     _function = function
     try:
         # Unlike multiprocessing.Pool, this pool notices when a process dies.
-        with ProcessPoolExecutor(_processors(), multiprocessing.get_context("fork")) as pool:
+        context = multiprocessing.get_context("fork")
+        with ProcessPoolExecutor(_processors(), context, end_with_parent) as pool:
             return list(pool.map(_call, items))
     except BrokenProcessPool:
         raise UserError("a process was killed; there was perhaps too little memory") from None
