@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from long_tests import long_but_for
 
 FORKED = """
 import os, time
@@ -32,7 +33,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("program", [FORKED, SPAWNED], ids=["metrics", "translate"])
-@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("by", long_but_for([signal.SIGKILL], [signal.SIGTERM, signal.SIGKILL]))
 def test_workers_end_with_their_parent(program, by, tmp_path):
     script = tmp_path / "program.py"
     script.write_text(program)

@@ -81,7 +81,7 @@ def test_greedy_search(binarised, checkpoint, gold):
     [
         pytest.param((), "1", marks=LONG),
         pytest.param((), "12", marks=LONG),
-        (("--decoder-layers", "2"), "1"),
+        pytest.param(("--decoder-layers", "2"), "1", marks=LONG),
         (("--decoder-layers", "2"), "12"),
     ],
 )

@@ -12,6 +12,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 from integration.test_hydra import SHARED, group
+from long_tests import LONG
 
 from fairseq_docmt.errors import UserError
 
@@ -71,8 +72,8 @@ def test_attention_is_drawn_to_supporting_words(data, tmp_path):
     "task",
     [
         WINDOWS,
-        DOCUMENTS,
-        [*WINDOWS, "--loss-on", "last"],
+        pytest.param(DOCUMENTS, marks=LONG),
+        pytest.param([*WINDOWS, "--loss-on", "last"], marks=LONG),
         [*WINDOWS, "--ignore-prefix-size", "2"],
     ],
 )

@@ -5,6 +5,7 @@ Covers models/g_transformer.py.
 
 import pytest
 import tiny
+from long_tests import LONG
 
 from fairseq_docmt.errors import UserError
 
@@ -13,7 +14,10 @@ WINDOW = ["--task", "sliding_window_translation", "--window-size", "3"]
 ROWS = tiny.rows_of(tiny.documents((1, 5, 2, 7), 2))
 
 
-@pytest.mark.parametrize("task", [DOCUMENT, WINDOW], ids=["documents", "windows"])
+@pytest.mark.parametrize(
+    "task",
+    [pytest.param(DOCUMENT, id="documents"), pytest.param(WINDOW, id="windows", marks=LONG)],
+)
 def test_it_trains_and_translates(binarised, tmp_path, task):
     model = tiny.group("--attention-dropout", "0.1", "--encoder-layers", "2")
     checkpoint = tiny.train(binarised, tmp_path, *task, model=model, updates=3)

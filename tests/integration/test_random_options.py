@@ -398,7 +398,7 @@ def name_of(trial: Trial) -> str:
 
 
 #: trials of make test, and all of the long test
-QUICK, TRIALS = 6, 300
+QUICK, TRIALS = 3, 300
 
 
 @pytest.mark.parametrize("seed", range(QUICK))

@@ -10,7 +10,6 @@ import re
 
 import pytest
 import tiny
-from long_tests import long_but_for
 
 DOCS = tiny.documents((1, 5, 2, 7), 2)
 TAGS = "--source-tag aa --target-tag bb --tag-languages aa,bb"
@@ -134,7 +133,8 @@ def drawn(seed: int) -> tuple:
     return task, sizes, [word for pair in options.items() for word in pair if word]
 
 
-@pytest.mark.parametrize("seed", long_but_for([0], range(60)))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(60))
 def test_trials(binarised, sentence_lm, tmp_path, seed, record_property):
     task, sizes, options = drawn(seed)
     record_property("trial", " ".join([*sizes[:2], task, *options]))

@@ -18,7 +18,7 @@ NEEDS = "$(python -m fairseq_docmt"
 #: what is said of options that are passed on
 PASSING = re.compile(r"\[options of fairseq-(train|generate|interactive)\]")
 #: the same commands as for another corpus, with other numbers
-ALIKE = ("tvsub_zh_en/run.sh ende_docs",)
+ALIKE = ("tvsub_zh_en/run.sh ende_docs", "tu2018_cache/subtitle.sh transformer")
 RUNS = [
     pytest.param(run, id=str(run), marks=[LONG] if str(run) in ALIKE else [])
     for run in recipes.RUNS
@@ -371,8 +371,10 @@ def test_references_as_context():
     "recipe",
     [
         "tvsub_zh_en",
-        "ende_docs",
-        *(f"tu2018_cache/subtitle/{size}" for size in ("small", "transformer", "paper")),
+        long("ende_docs"),
+        "tu2018_cache/subtitle/small",
+        long("tu2018_cache/subtitle/transformer"),
+        "tu2018_cache/subtitle/paper",
     ],
 )
 def test_every_setting_can_be_trained(recipe):

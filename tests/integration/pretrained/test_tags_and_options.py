@@ -52,8 +52,8 @@ def options_of(task, decoding):
     [
         ("mbart25", "window", "segment"),
         ("m2m", "window", "sequential"),
-        ("m2m", "document", "segment"),
-        ("mbart25", "document", "sequential"),
+        pytest.param("m2m", "document", "segment", marks=LONG),
+        pytest.param("mbart25", "document", "sequential", marks=LONG),
     ],
 )
 def test_documents_begin_with_their_mark(data, finetuned, kind, task, decoding):
