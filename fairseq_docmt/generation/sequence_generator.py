@@ -12,9 +12,11 @@ import torch
 from fairseq import sequence_generator
 from fairseq.ngram_repeat_block import NGramRepeatBlock
 from fairseq.search import BeamSearch, DiverseBeamSearch, Sampling
+from fairseq.token_generation_constraints import unpack_constraints
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation.ensembles import ShallowFusion
 from fairseq_docmt.generation.sentence_search import FewWordsBeamSearch, SentenceSearch
 
@@ -72,6 +74,7 @@ class _DocumentGenerator:
         **options,
     ):
         super().__init__(models, tgt_dict, lm_model=lm_model, **options)
+        self.words = tgt_dict
         if ensemble is not None:
             self.model = ensemble.eval()
         self.nbest = nbest
@@ -109,6 +112,9 @@ class _DocumentGenerator:
 
         A forced prefix that exceeds the limit of its row is truncated.  n-best lists have equal
         hypotheses once, which a prefix that ends a sentence or groups of beams can repeat.
+
+        Raises:
+            UserError: the constraints of a row do not fit in a translation.
         """
         if limits is not None:
             prefixes = kwargs.get("prefix_tokens")
@@ -118,10 +124,22 @@ class _DocumentGenerator:
                 beyond = columns >= self.search.limits.unsqueeze(1)
                 kwargs["prefix_tokens"] = prefixes.masked_fill(beyond, self.pad)
         found = super().generate(models, sample, **kwargs)
+        if kwargs.get("constraints") is not None:
+            self._check_constrained(found, kwargs["constraints"])
         repeats = kwargs.get("prefix_tokens") is not None or isinstance(
             self.search.inner, DiverseBeamSearch
         )
         return [_distinct(each) for each in found] if repeats and self._lists else found
+
+    def _check_constrained(self, found: List[list], constraints: Tensor) -> None:
+        for row, hypotheses in enumerate(found):
+            if not hypotheses:
+                words = self.words.string(torch.cat(unpack_constraints(constraints[row])))
+                raise UserError(
+                    f"no translation of up to {int(self.search.limits[row])} tokens (--max-len-a, "
+                    f"--max-len-b, and the positions of the model) has the constraints {words!r}; "
+                    "give fewer, or a higher limit"
+                )
 
     def _restrict(self, limits: RowLimits, net_input: dict, prefixes: Optional[Tensor]) -> None:
         device, most = net_input["src_tokens"].device, limits.most

@@ -47,7 +47,7 @@ def _fields(pairs: List[Tuple[str, object]]) -> dict:
 _DECODER = json.JSONDecoder(object_pairs_hook=_fields)
 
 
-def _refuse_halves(value, text: str) -> None:
+def refuse_halves(value, text: str) -> None:
     r"""Refuse JSON with half of a surrogate pair, which no file of UTF-8 can hold.
 
     Args:
@@ -85,7 +85,7 @@ def parsed_json(text: str, path: str, line: Optional[int] = None, halves: bool =
     try:
         found = _DECODER.decode(text)
         if not halves:
-            _refuse_halves(found, text)
+            refuse_halves(found, text)
         return found
     except (ValueError, RecursionError) as error:
         line = line or getattr(error, "lineno", 1)
@@ -213,7 +213,7 @@ def json_values(text: str, path: str) -> Records:
     while (at := blank.match(text, at).end()) < len(text):
         try:
             value, end = _DECODER.raw_decode(text, at)
-            _refuse_halves(value, text[at:end])
+            refuse_halves(value, text[at:end])
         except (ValueError, RecursionError) as error:
             line = getattr(error, "lineno", text.count("\n", 0, at) + 1)
             raise UserError(f"{path}: line {line} is not valid JSON ({_reason(error)})") from None

@@ -145,7 +145,8 @@ class JsonLines:
         without_nbest: number of records written so far without the field ``nbest``.
 
     Raises:
-        UserError: the records are invalid, or one has the field ``hypothesis`` already.
+        UserError: the records are invalid, or one has the field ``hypothesis`` already; or its text
+            has half of a surrogate pair, which other fields may have.
     """
 
     holds_nbest = True
@@ -158,9 +159,13 @@ class JsonLines:
         self.without_nbest = 0
         rows: Dict[str, List[Tuple[int, Row]]] = {}
         records.refuse_mixed_fields(given, SOURCE)
-        for number, (where, record) in enumerate(given):
+        for number, ((where, record), line) in enumerate(zip(given, self._lines)):
             _refuse_field(HYPOTHESIS in record, where)
             name, row = records.row_of(where, record, SOURCE)
+            try:
+                record_files.refuse_halves(row.text, line)
+            except ValueError as error:
+                raise UserError(f"{where}: {error}") from None
             rows.setdefault(name, []).append((number, row))
         self.documents, self._of_record = _ordered(rows)
 

@@ -1710,6 +1710,12 @@ INTERACTIVE = {
         [],
         write("input", "w1 w2\nw3 </s> w4\n"),
     ),
+    "constraints beyond the length limit": Case(
+        "no translation of up to 2 tokens (--max-len-a, --max-len-b, and the positions of the "
+        "model) has the constraints 'v1 v2 v3'; give fewer, or a higher limit",
+        ["--constraints", "--max-len-b", "2"],
+        write("input", "w1 w2\tv1 v2\nw3\tv1 v2\tv3\n"),
+    ),
     "symbol of fairseq in a constraint": Case(
         f"a constraint in line 1 of the input has the word <s>, {RESERVED}; write it differently",
         ["--constraints"],

@@ -301,6 +301,11 @@ MISTAKES = {
         ["--docids", "FILE"],
         "--docids is for plain text, and .* names its documents; leave it out",
     ),
+    "half of a character": (
+        r'{"doc_id": "a", "x": "\ud801", "source": "w1 \ud800"}',
+        [],
+        r"line 1: '.ud800' is half of a character, which UTF-8 cannot hold",
+    ),
     "a list of texts": (
         '{"doc_id": "a", "source": ["w1", "w2"]}',
         [],
