@@ -108,9 +108,12 @@ class Translations(NamedTuple):
         return self.whole[name] if name in self.whole else self.joined(self.systems[name])
 
     def place(self, segment: int) -> str:
-        """Return a segment's document and number in the document (from 1), e.g. ``talk7, 12``."""
-        document = int(self.index.document[segment])
-        return f"{self.name_of(document)}, {self.position[segment] + 1}"
+        """Return a segment's document and its number there, e.g. ``talk7, 12``.
+
+        The number is that of the file; if there is none, segments are counted from 1.
+        """
+        number = self.numbers[segment] if self.numbers else self.position[segment] + 1
+        return f"{self.name_of(int(self.index.document[segment]))}, {number}"
 
     def name_of(self, document: int) -> str:
         """Return the name of the document with this index or, if it has none, its number from 1."""

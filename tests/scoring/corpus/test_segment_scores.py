@@ -169,7 +169,7 @@ def test_segments_that_are_left_out(scoring, write, arguments, tmp_path):
         ("M=FILE", SEGMENTS.replace("90.0", "None"), "'None' is no score"),
         ("M=FILE", SEGMENTS.replace("90.0", "nan"), "'nan' is no score"),
         ("M=FILE", SEGMENTS.replace("90.0", "9_0"), "'9_0' is no score"),
-        ("M=FILE", json.dumps(records()[1:]), "one lacks a score of d1, 1"),
+        ("M=FILE", json.dumps(records()[1:]), "one lacks a score of d1, s1"),
         (
             "M=FILE",
             json.dumps(records() + records()[:1]),

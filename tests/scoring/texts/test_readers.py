@@ -446,3 +446,11 @@ def test_lines_of_megabytes_are_refused(write, monkeypatch, text, where):
     monkeypatch.setattr(_files, "LONGEST", 2000)
     with pytest.raises(UserError, match=f"{where}.*; check its line ends"):
         read_input(write("x", text), "system")
+
+
+def test_notes_name_segments_by_their_numbers(scoring, write):
+    """The reference counts from 0."""
+    texts = [{"doc_id": "d", "segment": n, "text": f"satz {n}"} for n in range(4)]
+    reference, system = write("r", json_lines(*texts)), write("s", json_lines(*texts[:2], texts[3]))
+    printed = scoring("metrics", "--reference", reference, f"B={system}", "--missing", "skip")
+    assert "left out, which B lacks: 1 segments (d, 2)" in printed
