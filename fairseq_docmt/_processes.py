@@ -19,7 +19,8 @@ _function: Optional[Callable] = None
 def end_with_parent() -> None:
     """Make this worker process end as soon as its parent does, even if the parent is killed.
 
-    Otherwise the worker would wait for ever for work.  data_prep/stages.py has its own.
+    Otherwise the worker would wait for ever for work.  data_prep/stages.py has its own, because
+    it does not import the package, and leaves interrupts to the parent.
     """
     parent = multiprocessing.parent_process()
 

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from collections import Counter
 from dataclasses import replace
 from typing import List, NamedTuple, Optional, Sequence
 
@@ -24,6 +25,15 @@ from fairseq_docmt.symbols import SENTENCE_SEPARATOR
 
 logger = logging.getLogger(__name__)
 
+#: what is read, translated or scored with less context than asked for, and why
+_SHORT_WINDOWS = (
+    "windows that were read with less source context or none, because they would exceed the source "
+    "positions of the model (--max-source-positions)"
+)
+_SHORT_REFERENCES = (
+    "references that were scored with less context or none, because those before them fill the "
+    "target positions of the model"
+)
 
 #: seconds before a bar appears
 DELAY = 5
@@ -149,10 +159,8 @@ class DocumentSearch:
         self.task = task
         self.eos, self.pad = task.target_dictionary.eos(), task.target_dictionary.pad()
         self._units_left = 0
-        #: number of references in this run that are scored with less context
-        self._shortened = 0
-        #: number of windows in this run that lost source sentences to the positions of the model
-        self._short_windows = 0
+        #: what lost context in this run, and why -> how often
+        self.less_context: Counter = Counter()
         self.progress = DecodingProgress()
 
     # ---- defined by subclasses -----------------------------------------------------------------
@@ -238,7 +246,8 @@ class DocumentSearch:
 
     def begin(self, units: int) -> None:
         """Start a run over ``units`` decoding units, and reset the statistics of the search."""
-        self._units_left, self._shortened, self._short_windows = units, 0, 0
+        self._units_left = units
+        self.less_context.clear()
 
     @torch.no_grad()
     def decode(self, generator, models, units, prefixes=None, constraints=None) -> NBestLists:
@@ -262,7 +271,7 @@ class DocumentSearch:
         """
         units = _with_forced_tokens(units, prefixes, constraints)
         full = [unit for unit in units if unit.source]
-        self._short_windows += self.count_short_windows(full)
+        self.less_context[_SHORT_WINDOWS] += self.count_short_windows(full)
         if not isinstance(generator, SequenceScorer):
             found = iter(self.translate(generator, models, full) if full else ())
         elif any(unit.target is None for unit in full):
@@ -278,22 +287,9 @@ class DocumentSearch:
         if self._units_left == 0:
             self.progress.close()
             self.end()
-            self._warn_of_less_context()
+            for what, number in (+self.less_context).items():
+                logger.warning("%s: %d", what, number)
         return results
-
-    def _warn_of_less_context(self) -> None:
-        if self._short_windows > 0:
-            logger.warning(
-                "windows that were read with less source context or none, because they would "
-                "exceed the source positions of the model (--max-source-positions): %d",
-                self._short_windows,
-            )
-        if self._shortened > 0:
-            logger.warning(
-                "references that were scored with less context or none, because those before "
-                "them fill the target positions of the model: %d",
-                self._shortened,
-            )
 
     # ---- inputs --------------------------------------------------------------------------------
 
@@ -398,7 +394,7 @@ class DocumentSearch:
         parts, rest = [], unit
         while rest.num_context > 0 and not fits(rest):
             rest = rest.without_oldest()
-        self._shortened += rest is not unit
+        self.less_context[_SHORT_REFERENCES] += rest is not unit
         while not fits(rest):
             rows = 0
             while fits(self._first_rows(rest, rows + 1)):
@@ -411,7 +407,7 @@ class DocumentSearch:
                 )
             parts.append(self._first_rows(rest, rows))
             rest = rest.starting_at(rows)
-        self._shortened += len(parts)
+        self.less_context[_SHORT_REFERENCES] += len(parts)
         return [*parts, rest]
 
     def _first_rows(self, unit: DecodingUnit, rows: int) -> DecodingUnit:

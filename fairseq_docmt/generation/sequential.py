@@ -1,6 +1,5 @@
 """Translation sentence by sentence, given the previous translations (``--decoding sequential``)."""
 
-import logging
 from typing import Callable, Dict, List, Optional
 
 import torch
@@ -13,7 +12,10 @@ from fairseq_docmt.generation.hypotheses import Hypothesis, cut_alignment
 from fairseq_docmt.generation.search import DocumentSearch, NBestLists, stacked
 from fairseq_docmt.generation.sequence_generator import RowLimits
 
-logger = logging.getLogger(__name__)
+_SHORT_SENTENCES = (
+    "sentences that were translated with less context or none, because the translations before "
+    "them fill the target positions of the model"
+)
 
 
 class SequentialSearch(DocumentSearch):
@@ -38,8 +40,6 @@ class SequentialSearch(DocumentSearch):
         super().__init__(task)
         #: last translations of each open document
         self.translated: Dict[int, List[Tensor]] = {}
-        #: number of sentences in this run that lost context because the positions were filled
-        self._cuts = 0
 
     @property
     def keeps_order(self) -> bool:
@@ -48,20 +48,6 @@ class SequentialSearch(DocumentSearch):
         This is so for windows with context, whose translation comes from earlier windows.
         """
         return self.window is not None and self.window > 1
-
-    def begin(self, units: int) -> None:
-        """Start a run over ``units`` decoding units, and reset the count of shortened contexts."""
-        super().begin(units)
-        self._cuts = 0
-
-    def end(self) -> None:
-        """Warn of sentences that lost context because the decoder ran out of target positions."""
-        if self._cuts > 0:
-            logger.warning(
-                "sentences that were translated with less context or none, because the "
-                "translations before them fill the target positions of the model: %d",
-                self._cuts,
-            )
 
     def forget(self) -> None:
         """Forget the translations of documents that have not ended."""
@@ -90,7 +76,7 @@ class SequentialSearch(DocumentSearch):
             for i, found in zip(waiting, self._translate_as_far_as_possible(generator, rest)):
                 results[i] += found
             waiting = [i for i in waiting if len(results[i]) < units[i].num_rows]
-            self._cuts += len(waiting)
+            self.less_context[_SHORT_SENTENCES] += len(waiting)
         self._forget_finished(units)
         return results
 
@@ -104,7 +90,7 @@ class SequentialSearch(DocumentSearch):
             generator, shorter, 0, self._context(shorter)
         ):
             shorter = shorter.without_oldest()
-        self._cuts += shorter is not unit
+        self.less_context[_SHORT_SENTENCES] += shorter is not unit
         return shorter
 
     def _translate_as_far_as_possible(self, generator, units) -> List[NBestLists]:

@@ -49,7 +49,7 @@ RUNS = {
     "context_rnn": (STREAM, tiny.context("--context", "hierarchical")),
 }
 #: each task, with and without a dataclass
-FAST = ["transformer", "memory_transformer", "memnet_rnn"]
+FAST = ["transformer", "rfa_transformer_iwslt", "memory_transformer", "memnet_rnn"]
 
 
 def group(flags) -> dict:

@@ -88,9 +88,8 @@ def test_window_1_is_the_pretrained_model(data, stock, kind, decoding, scoring):
         pytest.param("window", "segment", None, marks=LONG),
         pytest.param("document", "sequential", None, marks=LONG),
         ("document", "segment", None),
-        pytest.param(
-            "document", "sequential", NARROW, marks=LONG
-        ),  # reuses states when the source grows
+        # reuses states when the source grows
+        pytest.param("document", "sequential", NARROW, marks=LONG),
     ],
 )
 def test_documents_have_the_tags_in_their_places(data, finetuned, kind, task, decoding, arch):

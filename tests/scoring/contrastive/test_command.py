@@ -489,6 +489,19 @@ def test_a_document_over_the_limit_is_warned_of(document_checkpoint, test_set, t
     assert "2 of 2 candidates exceed the model's maximum length and lose" in caplog.text
 
 
+def test_a_window_over_the_limit_is_warned_of(window_checkpoint, tmp_path, caplog):
+    """Each candidate has a window of its own."""
+    target = [["v1"] * 3, ["v1", "v1", "v2"]]
+    for words, windows in ((300, 0), (400, 2)):
+        source = ["w1 " * words] * 3
+        item = {"source": source, "candidates": target, "correct": 0}
+        (tmp_path / "long.jsonl").write_text(json.dumps(item))
+        caplog.clear()
+        run(tmp_path / "long.jsonl", "--path", window_checkpoint, "--cpu")
+        found = [text for text in caplog.messages if text.startswith("windows that were read with")]
+        assert [text.rpartition(": ")[2] for text in found] == ([str(windows)] if windows else [])
+
+
 @pytest.mark.parametrize(
     "option, short",
     [
