@@ -7,7 +7,7 @@ import sys
 import time
 
 import pytest
-from long_tests import long_but_for
+from long_tests import long
 
 FORKED = """
 import os, time
@@ -32,8 +32,16 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("program", [FORKED, SPAWNED], ids=["metrics", "translate"])
-@pytest.mark.parametrize("by", long_but_for([signal.SIGKILL], [signal.SIGTERM, signal.SIGKILL]))
+@pytest.mark.parametrize(
+    "by, program",
+    [
+        (signal.SIGKILL, SPAWNED),
+        long(signal.SIGKILL, FORKED),
+        long(signal.SIGTERM, SPAWNED),
+        long(signal.SIGTERM, FORKED),
+    ],
+    ids=["killed translate", "killed metrics", "stopped translate", "stopped metrics"],
+)
 def test_workers_end_with_their_parent(program, by, tmp_path):
     script = tmp_path / "program.py"
     script.write_text(program)

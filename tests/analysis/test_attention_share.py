@@ -6,6 +6,7 @@ from unittest import mock
 import pytest
 import tiny
 import torch
+from long_tests import LONG
 
 from fairseq_docmt.analysis import attention_share as analysis
 from fairseq_docmt.errors import UserError
@@ -103,7 +104,7 @@ def test_command(binarised, document_checkpoint):
     assert len(shares) == 2 and shares[0] == shares[1] and 0 < shares[0] < 100
 
 
-@pytest.mark.parametrize("system", ["memory", "cache"])
+@pytest.mark.parametrize("system", ["memory", pytest.param("cache", marks=LONG)])
 def test_streams_read_one_source_sentence(binarised, request, system):
     checkpoint = request.getfixturevalue(f"{system}_stream_checkpoint")
     arguments = [str(binarised), "--path", str(checkpoint), "--batch-size", "2"]

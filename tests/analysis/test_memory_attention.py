@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 import tiny
 import torch
+from long_tests import LONG
 
 from fairseq_docmt.analysis import cache_matching, gradient_attribution
 from fairseq_docmt.analysis import memory_attention as analysis
@@ -33,7 +34,7 @@ def test_maps(binarised, memory_stream_checkpoint):
         assert gain["update"] > 0 and gain["output"] > 0
 
 
-@pytest.mark.parametrize("system", ["memory", "cache"])
+@pytest.mark.parametrize("system", [pytest.param("memory", marks=LONG), "cache"])
 def test_windows_have_no_memory_to_look_at(binarised, barely_trained, tmp_path, system):
     """Earlier versions trained models with a document state on windows, each from its beginning."""
     options = ["--task", "sliding_window_translation", "--window-size", "3"]

@@ -5,6 +5,7 @@ import importlib.util
 import pytest
 import tiny
 import torch
+from long_tests import long_but_for
 
 FOLDER = tiny.ROOT / "examples" / "benchmarks" / "launches"
 SPEC = importlib.util.spec_from_file_location("launches", FOLDER / "benchmark.py")
@@ -36,7 +37,13 @@ def stock():
     return launches.build(launches.BASE, launches.SYSTEMS[launches.BASE])
 
 
-@pytest.mark.parametrize("name", [name for name in launches.SYSTEMS if name != launches.BASE])
+#: one of each kind of attention and of state
+FAST = ["rfa_transformer --sentence-gate decay", "g_transformer", "memory_transformer", "cache_rnn"]
+
+
+@pytest.mark.parametrize(
+    "name", long_but_for(FAST, [name for name in launches.SYSTEMS if name != launches.BASE])
+)
 def test_no_architecture_waits_more_often_than_the_stock_transformer(stock, name):
     """Once more in an update, where there is one check of padding of the source too."""
     built = launches.build(name, launches.SYSTEMS[name])

@@ -126,7 +126,9 @@ def test_validation_selects_by_d_bleu(binarised, tmp_path, caplog, monkeypatch, 
 @pytest.mark.parametrize(
     "options, one, each, model",
     [
-        (["--window-size", "2", "--batch-size", "2"], [], [], tiny.MODEL),
+        pytest.param(
+            ["--window-size", "2", "--batch-size", "2"], [], [], tiny.MODEL, marks=pytest.mark.long
+        ),
         # One of the processes has nothing but fillers in the end.
         ([], ["--batch-size", "2"], ["--batch-size", "1"], tiny.memory()),
     ],

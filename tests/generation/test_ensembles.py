@@ -255,7 +255,9 @@ def test_windows(exact, data, lm_path, window_checkpoint, monkeypatch, beam, gol
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("decoding", ["sequential", "sequential-full-source"])
+@pytest.mark.parametrize(
+    "decoding", ["sequential", pytest.param("sequential-full-source", marks=LONG)]
+)
 def test_documents(exact, data, lm_path, document_checkpoint, monkeypatch, decoding):
     """A part of a document begins without context."""
     options = ["--lm-path", lm_path, "--lm-weight", str(WEIGHT), "--beam", "4", "--nbest", "4"]

@@ -29,11 +29,9 @@ FAST = [
     "transformer-windows",
     "rfa-average",
     "lst",
-    "han",
     "memory",
     "cache-deep",
     "memnet",
-    "jean",
 ]
 
 

@@ -56,6 +56,7 @@ def attention_masses(checkpoint):
     }
 
 
+@pytest.mark.long  # a real training; the other tests hold the loss
 def test_attention_is_drawn_to_supporting_words(data, tmp_path):
     """In two processes, some of whose batches have no ambiguous word."""
     options = [*tiny.TRAINING, *WINDOWS, *REGULARIZED, "--max-tokens", "40", "--lr", "0.01"]

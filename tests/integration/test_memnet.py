@@ -250,6 +250,7 @@ def test_long_sentences_are_left_out(binarised, drafts, tmp_path, caplog):
         assert line.endswith(f"; {len(longest)} such sentences are left out")
 
 
+@pytest.mark.long  # streams and windows are shared out alike
 def test_two_processes_learn_the_same_as_one(binarised, sentence_lm, tmp_path):
     """Two processes give the same result as one with ``--update-freq 2``."""
     arguments = [*DOCUMENTS, "--gold-drafts", "--max-tokens", "20", "--dropout", "0"]

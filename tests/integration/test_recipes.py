@@ -27,7 +27,12 @@ RUNS = [
 
 @pytest.mark.parametrize("run", RUNS)
 def test_commands_are_understood(run):
+    """Commands that differ in paths and numbers only are parsed once."""
+    calls = {}
     for call in run.calls():
+        kind = [re.sub(r"\S*/\S*|[0-9]+", "0", argument) for argument in call.arguments]
+        calls[call.program, tuple(kind)] = call
+    for call in calls.values():
         if call.program in STOCK:
             recipes.parse(*call)
 

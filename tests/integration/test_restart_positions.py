@@ -14,7 +14,7 @@ DOCUMENTS = ["--task", "full_document_translation", "--max-document-tokens", "60
 @pytest.mark.parametrize(
     "task, model",
     [
-        (WINDOWS, tiny.MODEL),
+        pytest.param(WINDOWS, tiny.MODEL, marks=LONG),
         pytest.param(WINDOWS, tiny.group(), marks=LONG),
         pytest.param(DOCUMENTS, tiny.MODEL, marks=LONG),
         (DOCUMENTS, tiny.group()),

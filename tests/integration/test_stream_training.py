@@ -71,6 +71,7 @@ def test_losses_after_resuming_are_the_same_to_the_bit(binarised, tmp_path, trac
     assert len(losses(whole)) == 14
 
 
+@pytest.mark.long  # test_two_processes_learn_the_same_as_one has the default
 def test_pytorch_ddp(binarised, tmp_path, traced, monkeypatch):
     """torch's data parallelism gives the same result as fairseq's.
 
@@ -305,7 +306,7 @@ ORDER = ["--batch-size", "2", "--chunk-sentences", "2"]
         (["--batch-size", "3"], "with --batch-size 2, not 3, which would leave sentences out"),
         long(["--chunk-sentences", "4"], "with --chunk-sentences 2, not 4"),
         long(["--seed", "7"], "with --seed 1, not 7"),
-        (["--sample-chunk-sentences"], "with --sample-chunk-sentences False, not True"),
+        long(["--sample-chunk-sentences"], "with --sample-chunk-sentences False, not True"),
         long(["--max-source-positions", "20"], "with --max-source-positions 1024, not 20"),
     ],
 )
@@ -326,7 +327,7 @@ def test_another_order_is_for_another_epoch(binarised, tmp_path, other, message)
 @pytest.mark.parametrize(
     "model, option, earlier_version",
     [
-        (tiny.multi_encoder(), "--context-sentences", False),
+        long(tiny.multi_encoder(), "--context-sentences", False),
         long(tiny.multi_encoder(), "--context-sentences", True),
         (tiny.han(), "--context-sentences", True),
         long(tiny.cache(), "--cache-size", False),

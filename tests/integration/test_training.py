@@ -370,7 +370,7 @@ def test_ensembles_must_agree(binarised, window_checkpoint, document_checkpoint,
     "start, arch, task",
     [
         ("translation", "transformer", [*WINDOW, "--window-size", "2"]),
-        ("translation", "lstm", DOCUMENT),
+        pytest.param("translation", "lstm", DOCUMENT, marks=LONG),
         ("sliding_window_translation", "transformer", DOCUMENT),
         ("sliding_window_translation", "lstm", [*WINDOW, "--window-size", "2"]),
     ],
@@ -420,7 +420,9 @@ def test_recurrent_stock_models_decode_windows(binarised, tmp_path):
         assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("model", [tiny.MODEL, tiny.rfa()], ids=["transformer", "rfa"])
+@pytest.mark.parametrize(
+    "model", [tiny.MODEL, pytest.param(tiny.rfa(), marks=LONG)], ids=["transformer", "rfa"]
+)
 def test_training_resumes(binarised, tmp_path, model):
     """The same dropout masks and random matrices are drawn after resuming."""
     arguments = [*WINDOW, "--window-size", "2", "--max-tokens", "30", "--dropout", "0.1"]

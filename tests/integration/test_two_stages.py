@@ -303,6 +303,7 @@ def test_flat_parameters_are_refused():
         GroupedAdam(OmegaConf.structured(GroupedAdamConfig), [flat])
 
 
+@pytest.mark.long  # test_training.py has two processes
 def test_two_processes(binarised, tmp_path):
     arguments = [*STREAM, *GROUPED, "--max-update", "5", "--lr", "3e-4"]
     tiny.train_in_processes(binarised, tmp_path, *arguments, model=tiny.memory())

@@ -201,6 +201,7 @@ class Fatal:
         return os._exit, (1,)
 
 
+@pytest.mark.long  # a process that imports everything
 def test_a_killed_process_is_reported():
     with pytest.raises(UserError, match="a process of --workers was killed"):
         with running(Fatal(), 2) as translate:

@@ -191,7 +191,11 @@ def test_constraints_hold_for_each_sentence(data, finetuned, kind, task, options
 
 @pytest.mark.parametrize(
     "kind, task",
-    [("mbart25", "window"), pytest.param("m2m", "window", marks=LONG), ("mbart50", "stream")],
+    [
+        pytest.param("mbart25", "window", marks=LONG),
+        pytest.param("m2m", "window", marks=LONG),
+        ("mbart50", "stream"),
+    ],
 )
 def test_a_language_model_scores_the_words_alone(data, finetuned, tmp_path, kind, task):
     """It knows no tags.  What it adds to references is its score of them."""
@@ -219,6 +223,7 @@ def test_a_language_model_scores_the_words_alone(data, finetuned, tmp_path, kind
 # ---- training ------------------------------------------------------------------------------------
 
 
+@pytest.mark.long  # test_training.py has two processes
 def test_two_processes_train_as_one_with_more_batches(data, stock, tmp_path):
     """With sentence pairs among the documents, each of them with tags and <bod>."""
     pairs = ["--sentence-data", str(data / "sentences" / "bin"), "--sentence-ratio", "0.5"]
@@ -259,7 +264,7 @@ def converted(finetuned, kind):
     return finetuned(kind, "window", None, "--lr", "1e-9", updates=1)
 
 
-@pytest.mark.parametrize("kind", ["mbart25", "nllb"])
+@pytest.mark.parametrize("kind", ["mbart25", pytest.param("nllb", marks=LONG)])
 def test_cxmi_without_context_is_the_stock_task(data, stock, finetuned, tmp_path, kind):
     task_class, task, _ = STOCK[kind]
     options = [*task, "-s", "src", "-t", "tgt", "--score-reference"]
