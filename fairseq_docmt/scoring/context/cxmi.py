@@ -348,7 +348,7 @@ def main(args: argparse.Namespace) -> None:
             "options with which its training data were made, such as --bpe-codes"
         )
     longest = int(documents.index.position.max())
-    window = scorer.task.search.window
+    window = scorer.window
     ends = [(context, context.rpartition(":")[2]) for context in args.context]
     wanted = {context: int(most) for context, most in ends if whole_number(most) is not None}
     notes += _notes_on_ends(without, found)

@@ -113,6 +113,14 @@ class ReferenceScorer:
         self._symbols = [Symbols.of_task(hub.task, dictionary) for dictionary in words]
         self._known: Dict[Tuple[str, bool], Tensor] = {}
 
+    @property
+    def window(self) -> Optional[int]:
+        """Number of sentences of a window of the model, 1 for a sentence-level model.
+
+        None if the model does not read windows.
+        """
+        return self.task.options.get("window_size") if self._is_document_task else 1
+
     def score(self, items: Sequence[Item], protocol: Protocol = PROTOCOLS["plain"]) -> Scored:
         """Score all candidates of contrastive items.
 
@@ -151,7 +159,7 @@ class ReferenceScorer:
         return Scored(
             [[next(scores) for _ in item.candidates] for item in items],
             self._unknown([target[place] for place, (_, target) in zip(current, pairs)], False),
-            self.task.options.get("window_size") if self._is_document_task else 1,
+            self.window,
         )
 
     def sentence_scores(

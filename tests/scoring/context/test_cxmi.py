@@ -79,6 +79,17 @@ def test_contexts_that_no_sentence_has_are_noted(files, scoring, window_checkpoi
     assert in_window not in scoring("cxmi", *options, "--cpu", "--context", "2", "all")
 
 
+def test_a_window_is_noted_only_where_the_model_reads_windows(
+    files, scoring, memory_stream_checkpoint, binarised, tmp_path
+):
+    """The sentences of a stream have no window; those of stock models have no context."""
+    options = ["cxmi", "--source", files[0], "--reference", files[1], "--cpu", "--context", "2"]
+    assert "a window" not in scoring(*options, "--path", str(memory_stream_checkpoint))
+    stock = str(tiny.train(binarised, tmp_path, "--task", "translation"))
+    note = "context 2: a window of this model has at most 0 sentence(s) before the scored one"
+    assert note in scoring(*options, "--path", stock)
+
+
 def test_texts_of_unrelated_lengths_are_noted(write, scoring, window_checkpoint):
     """The target is shifted by a sentence, so that the sentences do not belong together."""
     rng = np.random.default_rng(1)
