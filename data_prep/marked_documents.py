@@ -22,9 +22,12 @@ def read_documents(source: str, target: str, mark: str) -> Iterator[Document]:
         mark: the marker line, such as ``<d>``.
 
     Raises:
-        CorpusError: the sides differ in their number of lines or in the places of their markers; or
-            a file has no marker, or text before the first one.
+        CorpusError: the marker is blank; the sides differ in their number of lines or in the places
+            of their markers; or a file has no marker, or text before the first one.
     """
+    mark = mark.strip()
+    if not mark:
+        raise CorpusError("--mark is blank; give the line that begins a document")
     document: Document = []
     marked = False
     for number, pair in enumerate(paired_lines(source, target), start=1):

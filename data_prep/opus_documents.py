@@ -28,7 +28,7 @@ class ContraPro:
         path: ``contrapro.json``.
 
     Raises:
-        CorpusError: the file cannot be read or has another format.
+        CorpusError: the file cannot be read, has another format or has no items.
     """
 
     def __init__(self, path: str):
@@ -51,6 +51,8 @@ class ContraPro:
                 f'{path}: an item has no "document id", "segment id" or "src segment"; give '
                 "contrapro.json as it was published"
             ) from None
+        if not self.segments:
+            raise CorpusError(f"{path} has no items; check the download")
 
     def removed_from(self, document: Document, files: Tuple[str, str]) -> Document:
         """Return a document of the corpus without the segments of ContraPro.

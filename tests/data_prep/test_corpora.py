@@ -290,14 +290,18 @@ def test_groups_that_do_not_fit(tmp_path):
 
 def test_marked_documents(tmp_path):
     source, target = write(tmp_path, s="\ufeff<d>\na\n\n<d>\n<d>\nb\n", t="<d>\nx\ny\n<d> \n<d>\nz")
-    found = [d for d in marked_documents.read_documents(source, target, "<d>") if d]
-    assert found == [[("a", "x"), ("", "y")], [("b", "z")]]
+    for mark in ("<d>", " <d> "):
+        found = [d for d in marked_documents.read_documents(source, target, mark) if d]
+        assert found == [[("a", "x"), ("", "y")], [("b", "z")]]
 
 
 def test_marks_that_do_not_fit(tmp_path):
     source, target = write(tmp_path, s="<d>\na\n", t="<d>\n<d>\n")
     with pytest.raises(CorpusError, match="/t: line 2 is <d>, but not on the other side"):
         list(marked_documents.read_documents(source, target, "<d>"))
+    for blank in ("", " "):
+        with pytest.raises(CorpusError, match="--mark is blank; give the line that begins a doc"):
+            list(marked_documents.read_documents(source, target, blank))
 
 
 def test_documents_named_line_by_line(tmp_path):
@@ -421,6 +425,8 @@ def test_segments_of_contrapro_are_left_out(tmp_path):
         ("[\n{", "json: line 2 is not valid JSON"),
         ('[{"document id": "a"}]', 'json: an item has no "document id", "segment id" or'),
         ("[1]", 'json: an item has no "document id"'),
+        ("[]", "contrapro.json has no items; check the download"),
+        ("{}", "contrapro.json has no items; check the download"),
         ("[" * 99999, 'json: an item has no "document id"'),
         (f"[{item(line='b')}]", 'json: an item has no "document id"'),
         (f"[{item(text=3)}]", 'json: an item has no "document id"'),
