@@ -46,11 +46,13 @@ class Documents(NamedTuple):
         index: document boundaries.
         source, target: (sentences,) source sentences and their reference translations, document by
             document.
+        notes: notes for the user on sentences that are left out.
     """
 
     index: DocumentIndex
     source: List[str]
     target: List[str]
+    notes: Sequence[str] = ()
 
     def with_context(self, sentences: int) -> List[Tuple[List[str], List[str]]]:
         """Make a short document for each sentence: its context, followed by the sentence itself.
@@ -152,7 +154,8 @@ def read_documents(source: str, reference: str) -> Documents:
     texts = [read_input(source, "source"), read_input(reference, "reference")]
     if not all(isinstance(text, Lines) for text in texts):
         found = read_translations({"source": source}, [reference], reading=Reading(role="source"))
-        return Documents(found.index, found.systems["source"], found.references[0])
+        notes = [note for note in found.notes if note.startswith("left out")]
+        return Documents(found.index, found.systems["source"], found.references[0], notes)
     sides = [text.lines for text in texts]
     if len(sides[0]) != len(sides[1]):
         raise UserError(
@@ -347,6 +350,7 @@ def main(args: argparse.Namespace) -> None:
             f"{100 * unknown:.0f} % of the reference's tokens are unknown to the model; give the "
             "options with which its training data were made, such as --bpe-codes"
         )
+    notes += documents.notes
     longest = int(documents.index.position.max())
     window = scorer.window
     ends = [(context, context.rpartition(":")[2]) for context in args.context]

@@ -427,7 +427,8 @@ def _without_gaps(
 ) -> Translations:
     """Leave out the segments that a text lacks or marks as bad, and return the smaller test set.
 
-    Notes on the segments that are left out are appended to ``texts.notes``.
+    A reference or source lacks a segment if it has no text for it; an empty translation of a system
+    is scored.  Notes on the segments that are left out are appended to ``texts.notes``.
 
     Args:
         texts: test set with all segments.
@@ -445,6 +446,8 @@ def _without_gaps(
         gaps = layout.gaps(text)
         missing |= gaps.missing
         bad |= gaps.bad
+    for sentences in [*texts.references, *filter(None, [texts.source])]:
+        missing |= np.array([not text for text in sentences])
     lacking, notes = missing.copy(), []
     for name, text in systems.items():
         gaps = layout.gaps(text)

@@ -55,9 +55,11 @@ def test_other_formats(write, files):
     documents = read_documents(write("source.json", json.dumps(source[::-1])), both)
     assert documents.target == wanted and documents.source == [text for *_, text in rows]
     assert documents.index.starts.tolist() == [0, 4, 5, 8]
-    reference[4]["reference"] = None
-    documents = read_documents(files[0], write("gap.json", json.dumps(reference)))
-    assert documents.index.starts.tolist() == [0, 4, 7] and len(documents.target) == 7
+    for without in (None, ""):
+        reference[4]["reference"] = without
+        documents = read_documents(files[0], write("gap.json", json.dumps(reference)))
+        assert documents.index.starts.tolist() == [0, 4, 7] and len(documents.target) == 7
+        assert documents.notes == ["left out, without a reference or source: 1 documents (d1)"]
 
 
 def test_unknown_words_are_noted(scoring, write, files, window_checkpoint):

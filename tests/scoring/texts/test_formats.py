@@ -264,7 +264,7 @@ def test_conversion_to_text_with_docids(scoring, write, tmp_path):
     assert out.read_text() == "eins & <zwei>\n\nvier, fünf\nx\n"
     assert ids.read_text() == "b\nb\na\na\n"
     found = read_translations(
-        {"x": str(out)}, [write("x", json.dumps(records))], reading=Reading(docids=str(ids))
+        {"x": str(out)}, [write("r", json.dumps(IDS))], reading=Reading(docids=str(ids))
     )
     assert found.systems["x"][1] == "" and found.ids == ["b", "a"]
     with pytest.raises(UserError, match="--write-docids is for --to text; other formats hold"):

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring.texts.matching import Reading
+from fairseq_docmt.scoring.texts.matching import DEFAULT_READING, Reading
 from fairseq_docmt.scoring.texts.translations import read_translations
 
 #: 1 to 12: segments in the order of their numbers.
@@ -172,6 +172,59 @@ def test_records_without_a_reference(write, plain, value):
     assert found.notes == ["left out, without a reference or source: 1 documents (b)"]
 
 
+def empty_segments_of(write, kind):
+    """Return arguments of ``read_translations`` in which texts are empty, and the system is not.
+
+    The first reference has no text in segment a, 2; nor has the other text, if there is one.
+    """
+    full, gap = [WORDS[:4], WORDS[4:8]], [[WORDS[0], "", *WORDS[2:4]], WORDS[4:8]]
+    if kind == "docids":
+        texts = [write(name, "\n".join(sum(text, []))) for name, text in (("r", gap), ("x", full))]
+        ids = write("ids", "a\n" * 4 + "b\n" * 4)
+        return {"x": texts[1]}, [texts[0]], None, Reading(docids=ids)
+    if kind == "xml":
+        file = write("wmt.xml", wmt_xml(["A", "A"]).replace("aA2", " "))
+        return {"X": file}, [file], file, DEFAULT_READING
+    forms = {"full": full, "gap": gap}
+    files = {
+        name: write(
+            f"{name}.jsonl",
+            json_lines(
+                *(
+                    {"doc_id": "ab"[d], "segment": n, "text": text}
+                    for d, document in enumerate(texts)
+                    for n, text in enumerate(document, 1)
+                )
+            ),
+        )
+        for name, texts in forms.items()
+    }
+    references, source = {
+        "reference": (["gap"], None),
+        "second reference": (["full", "gap"], None),
+        "source": (["full"], "gap"),
+    }[kind]
+    given = [files[name] for name in references]
+    return {"x": files["full"]}, given, source and files[source], DEFAULT_READING
+
+
+@pytest.mark.parametrize("kind", ["reference", "second reference", "source", "docids", "xml"])
+def test_segments_without_text_in_a_reference_or_the_source(write, kind):
+    """They are left out as if the file did not have them."""
+    found = read_translations(*empty_segments_of(write, kind))
+    (text,) = found.systems.values()
+    assert text == (["ax", "bx", "by"] if kind == "xml" else [WORDS[0], *WORDS[2:8]])
+    assert all(map(all, found.references)) and all(found.source or [True])
+    assert found.notes == ["left out, without a reference or source: 1 segments (a, 2)"]
+
+
+def test_empty_translations_are_scored(write):
+    """Their number is noted."""
+    systems, references, *_ = empty_segments_of(write, "reference")
+    found = read_translations({"x": references[0]}, [systems["x"]])
+    assert found.index.num_sentences == 8 and found.notes == ["x: 1 empty translations"]
+
+
 def test_a_document_of_unknown_size_without_a_reference(write):
     records = [{"doc_id": d, "text": t} for d, t in (("a", "one\ntwo"), ("b", ""), ("c", "three"))]
     file = write("r.jsonl", json_lines(*records))
@@ -228,11 +281,12 @@ def test_every_command_names_them(scoring, write, plain, tmp_path):
     assert len((tmp_path / "out").read_text().split("\n")) == 12 + 2 + 1
 
 
-def test_weights_are_chosen_without_them(scoring, write, tmp_path):
+@pytest.mark.parametrize("without", [None, ""])
+def test_weights_are_chosen_without_them(scoring, write, tmp_path, without):
     """Only the second sentence has a reference, which the longer candidate is."""
     records = [{"doc_id": "a", "segment": n, "text": w} for n, w in enumerate("st", 1)]
     source = write("source", json_lines(*records))
-    records[0]["text"] = None
+    records[0]["text"] = without
     reference = write("r", json_lines(*({**r, "text": r["text"] and WORDS[0]} for r in records)))
     systems = [f"x={write('x', [['a', 'b']])}", f"y={write('y', [['a a', WORDS[0]]])}"]
     out = str(tmp_path / "out")
