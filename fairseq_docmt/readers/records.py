@@ -202,18 +202,21 @@ def row_of(where: str, record: dict, wanted: Wanted, without_text: bool = False)
 
     Raises:
         UserError: the record lacks a document id, the wanted text (:class:`Lacks`), or the segment
-            field that the user has named.
+            field that the user has named; or a name is empty or null.
     """
     fields = wanted.fields
-    name = name_of(where, record, [fields["doc"]] if "doc" in fields else DOCUMENT_FIELDS)
+    document_fields = [fields["doc"]] if "doc" in fields else DOCUMENT_FIELDS
+    name = name_of(where, record, document_fields)
     segment_fields = [fields["segment"]] if "segment" in fields else SEGMENT_FIELDS
     number = name_of(where, record, segment_fields)
     if name is None:
+        _refuse_blank(where, record, document_fields)
         raise UserError(
             f'{where} has no "{fields.get("doc", "doc_id")}", only {", ".join(map(str, record))}; '
             + wanted.advice("of the document", "doc=FIELD,text=FIELD")
         )
     if "segment" in fields and number is None:
+        _refuse_blank(where, record, segment_fields)
         raise UserError(f'{where} has no "{fields["segment"]}"')
     bad = str(record.get(BAD_FIELD, "")).lower() in ("true", "1")
     text = None if without_text else _text(where, record, wanted)
@@ -387,6 +390,14 @@ def name_of(where: str, record: dict, names) -> Optional[str]:
         shown = json.dumps(value, ensure_ascii=False)[:40]
         raise UserError(f'{where}: "{field}" must be text or a number, not {shown}')
     return value_of(record, names)
+
+
+def _refuse_blank(where: str, record: dict, names) -> None:
+    """Raise a UserError if a record has one of the named fields, which is then empty or null."""
+    field = _first(record, names)
+    if field is not None:
+        shown = "null" if record[field] is None else "empty"
+        raise UserError(f'{where}: "{field}" must be text or a number, not {shown}')
 
 
 def _first(record: dict, names) -> Optional[str]:

@@ -274,14 +274,18 @@ def _value(record: dict, where: str, field: str, metric: str):
         metric: name of the metric.
 
     Raises:
-        UserError: the record has no such field.
+        UserError: the record has no such field, or it is null.
     """
-    for name in [field] if field else [metric, FIELD]:
+    names = [field] if field else [metric, FIELD]
+    for name in names:
         value: Any = record
         for part in [name] if name in record else name.split("."):
             value = value.get(part) if isinstance(value, dict) else None
         if value is not None:
             return value
+    for name in names:
+        if name in record:
+            raise UserError(f'{where}: "{name}" must be a number, not null')
     raise UserError(
         f'{where} has no "{field or FIELD}"; name the field of the score as {metric}=FILE#FIELD'
     )

@@ -176,6 +176,11 @@ def test_segments_that_are_left_out(scoring, write, arguments, tmp_path):
             "one already has a score of this segment",
         ),
         ("M=FILE", json.dumps(records("x")), 'has no "score"; name the field of the score as M=FI'),
+        (
+            "M=FILE",
+            json.dumps([{"doc_id": "d1", "segment": "s1", "system": "one", "score": None}]),
+            'record 1: "score" must be a number, not null',
+        ),
         ("M=FILE#y", json.dumps(records("x")), 'has no "y"; name the field of the score as M=FILE'),
         (
             "M=FILE#metric_scores.M",

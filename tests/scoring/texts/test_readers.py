@@ -191,7 +191,9 @@ def test_segments_without_numbers(write, text):
         (json_lines({"doc_id": 1, "words": "x"}), "line 1 has none of the fields .*FILE#FIELD"),
         (json_lines({"doc_id": 1, "text": None}), 'line 1: "text" must be text, not null'),
         (SEGMENTS + SEGMENTS, "line 4: document b already has a segment 1"),
-        (json_lines({"doc_id": None, "text": "x"}), 'line 1 has no "doc_id"'),
+        (json_lines({"doc_id": None, "text": "x"}), '"doc_id" must be text or a number, not null'),
+        (json_lines({"doc_id": "", "text": "x"}), '"doc_id" must be text or a number, not empty'),
+        ("document,text\n,a\n", 'line 2: "document" must be text or a number, not empty'),
         (SEGMENTS + '{"doc_id": "a", "text": "x"}', "line 4 has no segment number, but others of"),
         (TABLE.replace("X", "mt") + "c\tfive\n", "line 5 has 2 columns, but the header 4"),
         (XML.replace("</doc>", "", 1), "is not valid XML"),
@@ -232,6 +234,9 @@ def test_mistakes_in_names(write):
         read_input(f"{twice}#B", "reference")
     with pytest.raises(UserError, match='line 2 has no "Z"'):
         read_input(write("x", TABLE) + "#Z", "system")
+    unnumbered = write("x", json_lines({"doc_id": "a", "part": None, "text": "x"}))
+    with pytest.raises(UserError, match='line 1: "part" must be text or a number, not null'):
+        read_input(f"{unnumbered}#segment=part", "system")
 
 
 @pytest.mark.parametrize(
