@@ -29,7 +29,6 @@ import math
 import os
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
 from tqdm import tqdm
 
@@ -364,15 +363,14 @@ def _references(layout: Layout, path: str, plain: bool) -> List[Optional[str]]:
         UserError: no sentence has a reference.
     """
     text = layout.filled(read_input(path, "reference", plain=plain))
-    gaps, lines = layout.gaps(text), layout.sentences(text)
-    dropped = gaps.missing | gaps.bad | np.array([not line for line in lines])
+    dropped = layout.without_text(text) | layout.gaps(text).bad
     if dropped.all():
         raise UserError(f"{path} has no reference of these sentences")
     if dropped.any():
         print(f"{path}: {dropped.sum()} sentences without a reference, or marked as bad, left out")
     for note in layout.notes(path, text) if isinstance(text, Documents) else ():
         print(note)
-    return [None if gone else line for line, gone in zip(lines, dropped)]
+    return [None if gone else line for line, gone in zip(layout.sentences(text), dropped)]
 
 
 def _check(args: argparse.Namespace, features: Sequence[Feature], names: List[str]) -> None:

@@ -124,6 +124,38 @@ class Layout(NamedTuple):
         ]
         return text._replace(documents=filled)
 
+    def with_gaps(self, text: Input, gone: np.ndarray) -> Input:
+        """Return a system's text with empty segments where it lacks what is left out anyway.
+
+        They are added to documents of the text whose segments have names.
+
+        Args:
+            text: the system's translations.
+            gone: (segments,) bool, True for segments that a reference or the source lacks.
+        """
+        if not isinstance(text, Documents) or not self.ids or not self.numbers:
+            return text
+        places = zip(self.ids, self.numbers, self.index.spans)
+        names = {
+            name: [number for number, is_gone in zip(numbers or (), gone[a:b]) if is_gone]
+            for name, numbers, (a, b) in places
+        }
+        documents = [
+            _filled(document, len(document.segments), names.get(document.id, []))
+            if any(document.segments)
+            else document
+            for document in text.documents
+        ]
+        return text._replace(documents=documents)
+
+    def without_text(self, text: Input) -> np.ndarray:
+        """Return which segments a reference or source lacks or has no text for: (segments,) bool.
+
+        Args:
+            text: the reference or source, completed by :meth:`filled`.
+        """
+        return self.gaps(text).missing | np.array([not line for line in self.sentences(text)])
+
     def gaps(self, text: Input) -> Gaps:
         """Return which segments of the test set are missing from a text or marked as bad in it.
 
@@ -226,6 +258,7 @@ class Layout(NamedTuple):
     def _segments(self, path: str, place: int, document: Document) -> List[str]:
         size = int(self.index.starts[place + 1] - self.index.starts[place])
         wanted = self.numbers[place] if self.numbers else None
+        other = "its reference or source" if path == self.path else self.path
         if wanted is not None and document.numbers is not None:
             segments = dict(zip(document.numbers, document.segments))
             for number in wanted:
@@ -233,28 +266,28 @@ class Layout(NamedTuple):
                     if wanted == [str(n + 1) for n in range(size)] and "0" in segments:
                         raise UserError(
                             f"{path}: the segments of document {document.id} are counted from 0, "
-                            f"in {self.path} from 1; count both alike"
+                            f"in {other} from 1; count both alike"
                         )
                     if len(segments) == size and segments.keys().isdisjoint(wanted):
                         raise UserError(
                             f"{path}: the first segment of document {document.id} is called "
-                            f"{[*segments][0]}, in {self.path} {wanted[0]}; number both alike"
+                            f"{[*segments][0]}, in {other} {wanted[0]}; number both alike"
                         )
                     raise UserError(
-                        f"{path}: document {document.id} lacks segment {number} of {self.path}; "
+                        f"{path}: document {document.id} lacks segment {number} of {other}; "
                         "translate all of it"
                     )
             for number in segments:
                 if number not in wanted:
                     raise UserError(
-                        f"{path}: document {document.id} has a segment {number}, which "
-                        f"{self.path} lacks; give the files of one test set"
+                        f"{path}: document {document.id} has a segment {number}, which {other} "
+                        "lacks; give texts of the same segments"
                     )
             return [segments[number] for number in wanted]
         if len(document.segments) != size:
             raise Mismatch(
                 f"{path}: document {document.id} has {len(document.segments)} segments, but "
-                f"{size} in {self.path}"
+                f"{size} in {other}"
             )
         if size > 1:
             self.refuse_by_order(path)

@@ -52,8 +52,10 @@ def layout_and_references(
     """Return the documents and segments of the test set, and its references.
 
     The documents and segments are defined by the first reference or, without references, by the
-    source.  If only the source has blank lines between documents, it is used instead of the
-    reference, and if only the source has ids, these become the ids of the test set.
+    source.  A document for which the first reference lacks segments has those of another reference
+    or of the source, if this has all of them and more.  If only the source has
+    blank lines between documents, it is used instead of the reference, and if only the source has
+    ids, these become the ids of the test set.
 
     Args:
         references: reference texts; if empty, the T- lines of the systems are the reference.
@@ -69,7 +71,7 @@ def layout_and_references(
             match the document ids.
     """
     if references:
-        first = _without_empty(references[0], notes)
+        first = _completed(_without_empty(references[0], notes), [*references[1:], source])
         if ids is None and _has_the_ends(source, first):
             first = source
         layout = _with_ids_of(source, layout_of(first, ids))
@@ -124,6 +126,28 @@ def _without_empty(text: Input, notes: List[str]) -> Input:
     if empty:
         notes.append(f"left out, without a reference: {len(empty)} documents ({named(empty)})")
     return text._replace(documents=[d for d in text.documents if d.segments])
+
+
+def _completed(first: Input, others: Sequence[Optional[Input]]) -> Input:
+    """Add the segments that the first reference lacks, so that its documents have all segments.
+
+    The segments of a document are replaced with those of another text that has all of them and
+    more.  Only their number and their names are used.
+
+    Args:
+        first: the first reference.
+        others: other references and the source; None if there is no source.
+    """
+    if not isinstance(first, Documents):
+        return first
+    documents = {document.id: document for document in first.documents}
+    for text in others:
+        for other in text.documents if isinstance(text, Documents) else ():
+            own = documents.get(other.id)
+            if own and own.numbers and {*own.numbers} < {*(other.numbers or ())}:
+                reordered = own.reordered or other.reordered
+                documents[other.id] = other._replace(reordered=reordered)
+    return first._replace(documents=[*documents.values()])
 
 
 def _own_references(inputs: Dict[str, Input]) -> Output:

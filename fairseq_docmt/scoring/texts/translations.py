@@ -1,8 +1,9 @@
 """Translations of documents by several systems, with references and source.
 
 The first reference defines the documents and segments of the test set; without references, the
-source does.  All other texts must match them.  Only translations may differ, if they are aligned
-with the reference (``--align``).
+source does.  Segments that the first reference lacks are known from another one or the source.  All
+other texts must match them.  Only translations may differ, if they are aligned with the reference
+(``--align``).
 """
 
 import argparse
@@ -270,6 +271,10 @@ def read_translations(
     if reading.missing:
         inputs = {name: layout.filled(text) for name, text in inputs.items()}
     texts = [_side(layout, "--reference", text, notes) for text in others]
+    source_text = _side(layout, "--source", wanted, notes) if wanted else None
+    sides = [*others, *filter(None, [wanted])]
+    missing = np.any([layout.without_text(text) for text in sides], axis=0)
+    inputs = {name: layout.with_gaps(text, missing) for name, text in inputs.items()}
     matched = {
         name: match_system(layout, name, text, texts[0], reading, notes)
         for name, text in inputs.items()
@@ -277,12 +282,12 @@ def read_translations(
     found = {name: each.segments for name, each in matched.items() if each.segments is not None}
     whole = {name: each.documents for name, each in matched.items() if each.segments is None}
     aligned = [name for name, each in matched.items() if each.aligned]
-    groups = _groups(layout, [*others, *filter(None, [wanted])], reading.by)
+    groups = _groups(layout, sides, reading.by)
     result = Translations(
         layout.index,
         found,
         texts,
-        _side(layout, "--source", wanted, notes) if wanted else None,
+        source_text,
         whole,
         layout.ids,
         layout.segment_numbers,
@@ -292,7 +297,7 @@ def read_translations(
         reordered=layout.reordered,
     )
     exact = {n: text for n, text in inputs.items() if n not in whole and n not in aligned}
-    result = _without_gaps(result, layout, [*others, *filter(None, [wanted])], exact, reading)
+    result = _without_gaps(result, layout, sides, exact, reading)
     result = _described(result, {name: matched[name].aligned for name in aligned}, reading)
     if result.whole:
         whole = {name: result.whole.get(name) or result.documents(name) for name in inputs}
@@ -443,11 +448,8 @@ def _without_gaps(
     missing = np.zeros(layout.index.num_sentences, dtype=bool)
     bad = missing.copy()
     for text in others:
-        gaps = layout.gaps(text)
-        missing |= gaps.missing
-        bad |= gaps.bad
-    for sentences in [*texts.references, *filter(None, [texts.source])]:
-        missing |= np.array([not text for text in sentences])
+        missing |= layout.without_text(text)
+        bad |= layout.gaps(text).bad
     lacking, notes = missing.copy(), []
     for name, text in systems.items():
         gaps = layout.gaps(text)
@@ -455,8 +457,8 @@ def _without_gaps(
         if reading.missing == "skip":
             notes += _gap_notes(texts, gaps.missing & ~lacking, f"which {name} lacks")
             lacking |= gaps.missing
-        elif gaps.missing.any():
-            texts.notes.append(f"{name}: {gaps.missing.sum()} missing segments {TAKEN_FOR_EMPTY}")
+        elif count := int((gaps.missing & ~missing).sum()):
+            texts.notes.append(f"{name}: {count} missing segments {TAKEN_FOR_EMPTY}")
     notes += _gap_notes(texts, missing, "without a reference or source")
     notes += _gap_notes(texts, bad & ~lacking, "marked as bad (is_bad_source)")
     dropped = lacking | bad

@@ -218,6 +218,57 @@ def test_segments_without_text_in_a_reference_or_the_source(write, kind):
     assert found.notes == ["left out, without a reference or source: 1 segments (a, 2)"]
 
 
+def numbered(numbers):
+    return json_lines(*({"doc_id": "a", "segment": n, "text": WORDS[n]} for n in numbers))
+
+
+@pytest.mark.parametrize("first, second", [("gap", "full"), ("full", "gap")])
+@pytest.mark.parametrize("role", ["reference", "source"])
+@pytest.mark.parametrize("system", ["0123", "013"])
+@pytest.mark.parametrize("marks", [[], ["s1", "s2"]])
+def test_each_text_may_lack_segments(write, first, second, role, system, marks):
+    """The others show that they exist; a system need not have them."""
+    names = {"0": "s2", "1": "s10", "2": "s1", "3": "s3"} if marks else {}
+
+    def text(name, numbers):
+        records = [{"doc_id": "a", "segment": names.get(n, n), "text": name + n} for n in numbers]
+        return write(f"{name}.jsonl", json_lines(*records))
+
+    files = {"full": text("full", "0123"), "gap": text("gap", "013")}
+    references = [files[first], files[second]][: 1 + (role == "reference")]
+    source = files[second] if role == "source" else None
+    found = read_translations({"x": text("x", system)}, references, source)
+    assert found.systems["x"] == ["x0", "x1", "x3"] and found.position.tolist() == [0, 1, 3]
+    note = f"left out, without a reference or source: 1 segments (a, {names.get('2', '2')})"
+    assert found.notes == [note]
+    for missing in ("skip", "empty"):
+        reading = Reading(missing=missing)
+        again = read_translations({"x": text("x", system)}, references, source, reading)
+        assert again.notes == [note]
+    plain = write("plain", [WORDS[:4]])
+    assert read_translations({"x": plain}, references, source).systems["x"][2] == WORDS[3]
+
+
+def test_segments_counted_otherwise_are_not_taken_for_missing(write):
+    """Neither text has all segments of the other."""
+    files = [write(f"{n}.jsonl", numbered(range(n, n + 3))) for n in (0, 1)]
+    for reference, source in (files, files[::-1]):
+        with pytest.raises(UserError, match="document a has a segment|are counted from 0"):
+            read_translations({"x": reference}, [reference], source)
+
+
+def test_a_segment_that_only_translations_have(write):
+    """The texts of an XML are told apart."""
+    found = wmt_xml(["A", "A"]).replace('<seg id="2">bA2</seg>', "")
+    file = write("wmt.xml", found)
+    assert read_translations({"X": file}, [file], file).systems["X"] == ["ax", "ay", "bx"]
+    with pytest.raises(UserError, match="document b has a segment 2, which its reference or sour"):
+        read_translations({"X": file}, [file])
+    file = write("wmt.xml", found.replace('<seg id="2">ay</seg>', ""))
+    with pytest.raises(UserError, match="document a lacks segment 2 of its reference or source"):
+        read_translations({"X": file}, [file])
+
+
 def test_empty_translations_are_scored(write):
     """Their number is noted."""
     systems, references, *_ = empty_segments_of(write, "reference")
