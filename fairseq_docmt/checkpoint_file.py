@@ -15,6 +15,7 @@ import torch
 from fairseq import registry, tasks
 from fairseq.data import Dictionary
 from fairseq.dataclass.configs import FairseqConfig
+from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor
 
@@ -71,14 +72,22 @@ class CheckpointFile(NamedTuple):
 
     @property
     def model_options(self) -> Dict[str, Any]:
-        """Options of the model itself.
+        """Options of the model itself, without its maximum positions.
 
         fairseq's older models also store all options of the task, the optimizer and others under
-        ``model``; these are left out.
+        ``model``, and its older tasks those of the model under ``task``.
         """
+        stored = self.settings.get("model", {})
+        if self.arch in ARCH_MODEL_REGISTRY:
+            parser = argparse.ArgumentParser(allow_abbrev=False)
+            ARCH_MODEL_REGISTRY[self.arch].add_args(parser)
+            own = set(vars(parser.parse_args([]))) - {
+                "max_source_positions",
+                "max_target_positions",
+            }
+            return {name: value for name, value in stored.items() if name in own}
         others = {name for group, of in self.settings.items() if group != "model" for name in of}
         others |= {*registry.REGISTRIES, "task", "arch", "_name"}
-        stored = self.settings.get("model", {})
         return {name: value for name, value in stored.items() if name not in others}
 
     def limit_positions(self, cfg) -> None:

@@ -227,7 +227,7 @@ def _in_folder(form: TextForm, folder: str) -> TextForm:
         file = getattr(form, name)
         models[name] = os.path.join(folder, file) if file else None
         if file and not os.path.isfile(models[name]):
-            raise UserError(f"{models[name]} not found; run data_prep/prepare.py again")
+            raise UserError(f"{models[name]} not found; copy the folder again, or make it again")
     return form._replace(**models)
 
 

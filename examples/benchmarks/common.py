@@ -114,10 +114,22 @@ def begin(args) -> None:
     """
     if args.out is None:
         raise UserError("--out FOLDER is needed for the results")
+    make_folder(args.out)
     keep_memory(args)
     logging.disable(logging.INFO)
     torch.set_num_threads(args.threads)
-    args.out.mkdir(parents=True, exist_ok=True)
+
+
+def make_folder(out: Path) -> None:
+    """Make the folder of the results, if it is not there.
+
+    Raises:
+        UserError: it cannot be made.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--out {out} cannot be made ({error.strerror}); give a folder") from None
 
 
 def invented_dictionary(types: int) -> Dictionary:

@@ -22,7 +22,7 @@ quietly() {
 
 # keep_earlier FOLDER: stop if an earlier run has left a model there
 keep_earlier() {
-  [ ! -e "$1" ] || {
+  [ -z "$(ls -A "$1" 2> /dev/null)" ] || {
     echo "error: $1 has the model of an earlier run; remove it or give another folder" >&2
     exit 1
   }

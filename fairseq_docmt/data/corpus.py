@@ -20,7 +20,7 @@ from fairseq.data import (
 )
 from torch import Tensor
 
-from fairseq_docmt.data.text_checks import Symbols, check_binarised
+from fairseq_docmt.data.text_checks import Symbols, check_binarised, check_side
 from fairseq_docmt.document_index import BLANK_SIZE, DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.parallel_text import unrelated_lengths
@@ -273,6 +273,25 @@ def _check_binary_file(dataset) -> None:
             f"{path}.bin is truncated: {found} bytes, but its index needs {expected}; "
             "binarise the split again"
         )
+
+
+def open_side(name: str):
+    """Open the lines of one side of a split.
+
+    Args:
+        name: path of the files without ``.bin`` and ``.idx``.
+
+    Returns:
+        Dataset of the lines; None if there are no such files.
+
+    Raises:
+        UserError: a file is empty, damaged or truncated, or only one of the two exists.
+    """
+    check_side(name)
+    lines = data_utils.load_indexed_dataset(name) if os.path.exists(f"{name}.idx") else None
+    if lines is not None:
+        _check_binary_file(lines)
+    return lines
 
 
 def parts_of(dataset) -> Iterator[Tuple[int, int, int]]:

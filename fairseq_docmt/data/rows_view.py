@@ -7,13 +7,12 @@ from typing import Optional, Sequence
 
 import numpy as np
 import torch
-from fairseq.data import data_utils
 
-from fairseq_docmt.data.corpus import DocumentCorpus
+from fairseq_docmt.data.corpus import DocumentCorpus, open_side
 from fairseq_docmt.data.document_view import DocumentView, sample_in_order
 from fairseq_docmt.data.sequence_format import Formats
 from fairseq_docmt.data.stream_view import group_rows
-from fairseq_docmt.data.text_checks import Symbols, check_binarised, check_side
+from fairseq_docmt.data.text_checks import Symbols, check_binarised
 from fairseq_docmt.document_index import BLANK_SIZE
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.parallel_text import unrelated_lengths
@@ -128,15 +127,14 @@ def open_drafts(
         Dataset of the drafts; None if ``folder`` is None.
 
     Raises:
-        UserError: the file is missing, its lines do not match the lines of the split, or it was not
-            binarised with the target dictionary.  A draft that contains a special symbol, such as
-            ``<sep>``, as one of its words is refused, too.
+        UserError: the file is missing or damaged, its lines do not match the lines of the split, or
+            it was not binarised with the target dictionary.  A draft that contains a special
+            symbol, such as ``<sep>``, as one of its words is refused, too.
     """
     if folder is None:
         return None
     name = name_of_drafts(folder, split, language)
-    check_side(name)
-    drafts = data_utils.load_indexed_dataset(name) if os.path.exists(f"{name}.idx") else None
+    drafts = open_side(name)
     if drafts is None:
         raise UserError(
             f"--drafts: {name}.idx not found; examples/maruf2018_memnet/make_drafts.sh makes it"

@@ -187,6 +187,8 @@ def _refuse(name: str, line: int, token: int, at_end: bool, symbols: Symbols) ->
 
 
 MAGIC = b"MMIDIDX\x00\x00"
+#: how indexes of fairseq's other datasets begin
+OTHER_MAGICS = (b"TNTIDX\x00\x00", b"HUFFIDX\x00\x00")
 #: magic, version, type of a token, number of lines
 HEADER = struct.Struct("<9sQBQ")
 #: bytes of an index for each line: its length and its place
@@ -265,7 +267,8 @@ def check_side(path: str) -> None:
         path: path of the files without ``.bin`` and ``.idx``.
 
     Raises:
-        UserError: only one of the two files exists, a file is empty, or the index is truncated.
+        UserError: only one of the two files exists, a file is empty, or the index is damaged or
+            truncated.
     """
     index, tokens = f"{path}.idx", f"{path}.bin"
     for missing, other in ((index, tokens), (tokens, index)):
@@ -279,7 +282,9 @@ def check_side(path: str) -> None:
     with open(index, "rb") as stream:
         header = stream.read(HEADER.size)
     if not header.startswith(MAGIC[: len(header)]):
-        return  # of another kind, or damaged, as fairseq says
+        if not header.startswith(OTHER_MAGICS):
+            raise UserError(f"{index} is damaged; {AGAIN}")
+        return
     lines = HEADER.unpack(header)[3] if len(header) == HEADER.size else 0
     expected, found = HEADER.size + lines * BYTES_PER_LINE, os.path.getsize(index)
     if found < expected:

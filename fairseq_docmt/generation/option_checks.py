@@ -4,6 +4,7 @@ import logging
 import math
 from argparse import Namespace
 from dataclasses import fields
+from typing import List
 
 from fairseq.dataclass.configs import GenerationConfig
 
@@ -72,7 +73,7 @@ def refuse_unsupported(task, models, args) -> None:
     if args.replace_unk is not None:
         _refuse_replacement(task, models, args)
     _warn_without_context(task)
-    _warn_without_translations(task, models)
+    _warn_without_translations(task, models, args.score_reference)
     if args.lm_path:
         _refuse_language_model(task, args)
     if args.score_reference:
@@ -132,24 +133,36 @@ def _warn_without_context(task) -> None:
         logger.warning("--wrong-sentence-count keep has no effect on windows of 1 sentence")
 
 
-def _warn_without_translations(task, models) -> None:
+def _warn_without_translations(task, models, scores: bool) -> None:
     """Warn about options of iterative decoding that have no effect.
 
-    These options need a model with a target memory, and at least one decoding pass.
+    These options need a model with a target memory and at least one decoding pass.
+
+    Args:
+        task: document task.
+        models: models of the ensemble.
+        scores: whether references are scored, which takes no pass over the translations.
     """
     if not task.search.reads_memories:
         return
-    cfg, named = task.cfg, []
-    if cfg.drafts:
-        named.append("--drafts")
-    if cfg.decode_passes > 1:
-        named.append("--decode-passes")
-    if cfg.decode_order != "together":
-        named.append("--decode-order")
+    cfg = task.cfg
+    of_passes = {
+        "--decode-passes": cfg.decode_passes > 1,
+        "--decode-order": cfg.decode_order != "together",
+    }
+    passes = [name for name, given in of_passes.items() if given]
+    named = ["--drafts"] * bool(cfg.drafts) + passes
     if named and not any(map(remembers_translations, models)):
-        logger.warning("%s has no effect on models without a target memory", " and ".join(named))
+        _warn_without_effect(named, "on models without a target memory")
     elif named and cfg.decode_passes == 0:
-        logger.warning("%s has no effect with --decode-passes 0", " and ".join(named))
+        _warn_without_effect(named, "with --decode-passes 0")
+    elif passes and scores:
+        _warn_without_effect(passes, "with --score-reference")
+
+
+def _warn_without_effect(names: List[str], where: str) -> None:
+    verb = "have" if len(names) > 1 else "has"
+    logger.warning("%s %s no effect %s", " and ".join(names), verb, where)
 
 
 def _reads_lines(task) -> bool:
@@ -270,9 +283,10 @@ def _refuse_language_model(task, args) -> None:
     A negative ``--lm-weight`` is also an error.  If it is 0, only a warning is logged.
     """
     if not task.search.one_by_one:
+        instead = "leave it out" if task.search.reads_memories else "use --decoding sequential"
         raise UserError(
             "--lm-path is for sentences translated one after the other, not for --decoding "
-            f"{task.search.decoding}; use --decoding sequential"
+            f"{task.search.decoding}; {instead}"
         )
     for option in ("score_reference", "normalize_with_context"):
         if getattr(args, option, False) or getattr(task.cfg, option, False):

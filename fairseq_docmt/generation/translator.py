@@ -109,6 +109,8 @@ _IN_PLACE = {
     "fp16": "give the precision fp16",
     "bf16": "give the precision bf16",
     "seed": "in Python, call torch.manual_seed",
+    "drafts": "they are translations of a binarised corpus; use fairseq-generate",
+    "gold_drafts": "they are references of training; leave it out",
     "task": "it is the task of training; leave it out",
 }
 #: options of the search that take effect when a model is loaded
@@ -462,6 +464,8 @@ def _loaded(files: List[CheckpointFile], data: str, options: dict) -> dict:
     paths = [os.path.abspath(file.path) for file in files]
     options = {"no_progress_bar": True, **options}
     trained = files[0].settings["task"]
+    if "drafts" in trained:  # of the training text
+        options.update(drafts=None, gold_drafts=False)
     if files[0].task == trained["_name"]:
         return hub_utils.from_pretrained(
             os.path.dirname(paths[0]), os.pathsep.join(paths), data, **options
@@ -546,7 +550,7 @@ def _refuse_without_effect(options: Iterable[str]) -> None:
     """
     configs = (*_ELSEWHERE, FairseqConfig)
     names = {field.name for config in configs for field in dataclasses.fields(config)}
-    names = {*names, "arch", "nbest"} - {*_WITH_EFFECT}
+    names = {*names, "arch", "nbest", "drafts", "gold_drafts"} - {*_WITH_EFFECT}
     for name in options:
         if name == "max_target_positions":  # fairseq would change the model
             raise UserError(

@@ -13,8 +13,8 @@ from fairseq.data import data_utils
 from torch import Tensor
 
 from fairseq_docmt.data import DocumentCorpus, DocumentIndex, DocumentView
-from fairseq_docmt.data.corpus import parts_of
-from fairseq_docmt.data.text_checks import check_side, check_split
+from fairseq_docmt.data.corpus import open_side, parts_of
+from fairseq_docmt.data.text_checks import check_split
 from fairseq_docmt.document_index import BLANK_SIZE
 from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.readers.files import decoded
@@ -135,13 +135,12 @@ def training_sources(cfg, most: int = 10000) -> Iterator[Tensor]:
     At least ``most`` and less than twice as many sentences are selected; all if there are fewer.
 
     Raises:
-        UserError: the training set is missing.
+        UserError: the training set is missing or damaged.
     """
     folder = utils.split_paths(cfg.data)[0]
     pair = f"{cfg.source_lang}-{cfg.target_lang}"
     name = os.path.join(folder, f"{cfg.train_subset}.{pair}.{cfg.source_lang}")
-    check_side(name)
-    lines = data_utils.load_indexed_dataset(name) if os.path.exists(f"{name}.idx") else None
+    lines = open_side(name)
     if lines is None:
         raise UserError(f"{name}.idx not found; check the data directory and the languages")
     line_ids = np.flatnonzero(lines.sizes > BLANK_SIZE)

@@ -49,15 +49,21 @@ SIZES = {"cpu": (32, 2000, 4000), "cuda": (256, 20000, 16000)}
 
 #: Name of the system in formats that have one.
 SYSTEM = "fairseq_docmt"
+LONG_SENTENCES = ", which cuts sentences that are too long for the model into pieces; leave it out"
 #: Options of fairseq-generate that say what translate says in another way, or not at all.
 OF_OTHER_COMMANDS = {
     "path": "; give --model",
     "cpu": "; give --device cpu",
     "fp16": "; give --precision fp16",
     "bf16": "; give --precision bf16",
-    "skip_invalid_size_inputs_valid_test": "; give --skip-invalid-size-inputs",
+    "skip_invalid_size_inputs_valid_test": LONG_SENTENCES,
+    "skip_invalid_size_inputs": LONG_SENTENCES,
+    "truncate_source": LONG_SENTENCES,
     "model_overrides": "; give the options of the model themselves, such as --alignment linear",
     "task": ", which translates with the task of training; leave it out",
+    **dict.fromkeys(
+        ("drafts", "gold_drafts"), ", whose input is no binarised corpus; use fairseq-generate"
+    ),
     "constraints": "; use fairseq-interactive, or leave it out",
     "print_alignment": ", whose formats have no place for alignments; use fairseq-generate",
     **dict.fromkeys(

@@ -158,9 +158,13 @@ def running(settings: Settings, workers: int) -> Iterator:
 
             def translate(batches):
                 try:
-                    return pool.map(_translate, batches)
+                    futures = [pool.submit(_translate, batch) for batch in batches]
                 except BrokenPipeError:  # died before it had its settings
                     raise BrokenProcessPool from None
+                # pool.map would cancel the rest when interrupted, which a broken pool cannot bear.
+                futures.reverse()
+                while futures:
+                    yield futures.pop().result()
 
             try:
                 yield translate

@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 from dataclasses import asdict
+from typing import Dict
 
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
@@ -21,7 +22,7 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.generation.option_checks import refuse_diverged
 from fairseq_docmt.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
-from fairseq_docmt.text_form import FILE, read_text_forms
+from fairseq_docmt.text_form import FILE, TextForm, read_text_forms
 from fairseq_docmt.translate.exported import INFO, ExportedModel, ctranslate2
 
 TASKS = ("sliding_window_translation", "full_document_translation")
@@ -55,6 +56,8 @@ def main(args: argparse.Namespace) -> None:
     refuse_diverged(translator.hub.models)
     if task.tag_options is not None:
         raise UserError(f"{args.model} has language tags, which exported models do not support")
+    data = (args.data or file.settings["task"]["data"]).split(os.pathsep)[0]
+    forms = read_text_forms(data)
     info = ExportedModel(
         source_lang=task.cfg.source_lang,
         target_lang=task.cfg.target_lang,
@@ -65,11 +68,11 @@ def main(args: argparse.Namespace) -> None:
         max_tokens=min(translator.hub.max_positions),
         max_document_tokens=task.options.get("max_document_tokens"),
         target_ratio=task.options.get("target_ratio", 1.0),
+        has_text_form=bool(forms),
     )
     partial = args.out.rstrip(os.sep) + ".partial"
     _converter(file, translator.hub).convert(partial, quantization=args.quantization, force=True)
-    data = args.data or file.settings["task"]["data"]
-    _copy_text_form(data.split(os.pathsep)[0], partial)
+    _copy_text_form(data, forms, partial)
     with open(os.path.join(partial, INFO), "w", encoding="utf-8") as stream:
         json.dump(asdict(info), stream, indent=1)
     os.replace(partial, args.out)
@@ -133,7 +136,7 @@ def _words(dictionary) -> list:
     return ["<blank>" if word == "<pad>" else word for word in dictionary.symbols]
 
 
-def _copy_text_form(data: str, folder: str) -> None:
+def _copy_text_form(data: str, forms: Dict[str, TextForm], folder: str) -> None:
     """Copy the files that describe how a corpus was preprocessed, for use in translation.
 
     These are ``text_form.json`` and the truecasing and subword models.  If the corpus has no such
@@ -141,9 +144,9 @@ def _copy_text_form(data: str, folder: str) -> None:
 
     Args:
         data: folder of the binarised corpus.
+        forms: form of the text of each language; none if the corpus has no description.
         folder: folder to copy to.
     """
-    forms = read_text_forms(data)
     if not forms:
         return
     shutil.copy(os.path.join(data, FILE), folder)

@@ -13,7 +13,7 @@ from fairseq_docmt.readers.files import read_text
 from fairseq_docmt.readers.record_files import parsed_json
 from fairseq_docmt.spans import part_spans
 from fairseq_docmt.symbols import BEGIN_OF_DOCUMENT, complaint, first_reserved
-from fairseq_docmt.text_form import TextForm, read_text_forms
+from fairseq_docmt.text_form import FILE, TextForm, read_text_forms
 
 #: file of an exported model
 INFO = "document_model.json"
@@ -56,6 +56,7 @@ class ExportedModel:
         max_document_tokens: number of target tokens above which a document is cut into parts; None
             for a model of windows.
         target_ratio: target tokens per source token, by which target lengths are estimated.
+        has_text_form: whether the folder says how raw text becomes words.
     """
 
     source_lang: str
@@ -67,6 +68,7 @@ class ExportedModel:
     max_tokens: int
     max_document_tokens: Optional[int] = None
     target_ratio: float = 1.0
+    has_text_form: bool = False
 
 
 def has_gpu() -> bool:
@@ -158,14 +160,20 @@ class ExportedTranslator:
                 folder, *device.split(":")[:1], compute_type=types[precision], device_index=index
             )
         except (ValueError, RuntimeError) as error:
+            if (precision, device) == ("fp32", "cpu"):
+                raise UserError(
+                    f"{folder} cannot be loaded ({error}); export the model again"
+                ) from None
             raise UserError(
-                f"--precision {precision} on {device} cannot be used: {error}"
+                f"{folder} cannot be loaded with --precision {precision} on {device}: {error}"
             ) from None
         #: words that no translation has
         self._never = [[BEGIN_OF_DOCUMENT]]
         self._batch = {"max_batch_size": batch_size or max_tokens}
         self._batch["batch_type"] = "examples" if batch_size else "tokens"
         forms = read_text_forms(folder)
+        if self._model.has_text_form and not forms:
+            raise UserError(f"{os.path.join(folder, FILE)} not found; export the model again")
         source, target = (
             forms.get(language, TextForm())
             for language in (self._model.source_lang, self._model.target_lang)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_docmt.errors import UserError
+
 PATH = Path(__file__).resolve().parents[2] / "examples/benchmarks/recurrent/benchmark.py"
 
 
@@ -17,6 +19,14 @@ def benchmark():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_results_need_a_folder(benchmark, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"--out .*/file cannot be made \(File exists\); give a"):
+        benchmark.make_folder(tmp_path / "file")
+    benchmark.make_folder(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
 
 
 def test_all_systems_have_the_same_sizes(benchmark, monkeypatch):

@@ -72,3 +72,15 @@ def test_systems_of_one_run_have_the_same_corpus(run, tmp_path):
         "error: window and document have different corpora; give another folder to each\n",
     )
     assert not (tmp_path / "calls").exists() or "train" not in (tmp_path / "calls").read_text()
+
+
+def test_a_model_of_an_earlier_run_stays(run, tmp_path):
+    """A folder without one is used."""
+    steps = f"here={FOLDER} work={tmp_path} seed=1; . $here/../flags.sh; . $here/steps.sh"
+    model = tmp_path / "model"
+    for _ in range(2):
+        assert run("-c", f"{steps}; keep_earlier {model}") == (0, "")
+        model.mkdir(exist_ok=True)
+    (model / "checkpoint_last.pt").touch()
+    message = f"error: {model} has the model of an earlier run; remove it or give another folder\n"
+    assert run("-c", f"{steps}; keep_earlier {model}") == (1, message)

@@ -165,6 +165,12 @@ def test_sources_alone_pass_in_any_format(tmp_path, kind):
     check_split(tmp_path, "test", PAIR)
 
 
+def test_a_damaged_index_is_named(split):
+    (split / "train.de-en.en.idx").write_bytes(b"no index")
+    with pytest.raises(UserError, match=r"/train\.de-en\.en\.idx is damaged; copy the data folder"):
+        check_split(split, "train", PAIR)
+
+
 @pytest.mark.parametrize("suffix", ["bin", "idx"])
 @pytest.mark.parametrize("name", ["train.de-en.de", "train.de-en.en", "train1.en-de.en"])
 def test_each_missing_file_is_named(split, name, suffix):

@@ -480,3 +480,9 @@ def test_only_fairseq_generate_loads_the_language_model(lm_path, window_checkpoi
     translator = DocumentTranslator.from_pretrained(str(window_checkpoint))
     with pytest.raises(UserError, match="only fairseq-generate loads --lm-path"):
         translator.translate([["w1"]], lm_path=lm_path, lm_weight=0.5)
+
+
+def test_a_language_model_has_no_part_in_iterative_decoding(data, lm_path, memnet_rows_checkpoint):
+    rows = ["--task", "document_rows_translation", "--lm-path", lm_path]
+    with pytest.raises(UserError, match="not for --decoding iterative; leave it out"):
+        tiny.generate(data, memnet_rows_checkpoint, *rows)

@@ -20,6 +20,8 @@ import torch
 from fairseq import checkpoint_utils
 
 from fairseq_docmt.checkpoint_file import (
+    CheckpointFile,
+    _by_group,
     _is_text,
     _names_of_texts,
     check_options,
@@ -268,3 +270,18 @@ def test_archives_that_would_run_a_program_are_not_called_damaged(tmp_path, prot
     torch.save({"model": RunsPrograms()}, tmp_path / "evil.pt", pickle_protocol=protocol)
     with pytest.raises(UserError, match="has objects that may run programs"):
         load_state(str(tmp_path / "evil.pt"))
+
+
+@pytest.mark.parametrize("form", ["of an old version", "of today"])
+def test_options_of_models_of_old_tasks(form):
+    """These tasks store the options of the model too."""
+    stored = {"arch": "mbart_base", "encoder_attention_heads": 2, "activation_fn": "gelu"}
+    others = {"lr": [0.1], "source_lang": "de", "max_source_positions": 9}
+    task = "translation_from_pretrained_bart"
+    groups = _by_group(argparse.Namespace(task=task, **stored, **others))
+    if form == "of today":
+        whole = argparse.Namespace(_name=task, task=task, **stored, **others)
+        groups = _by_group({"task": whole, "model": whole})
+    file = CheckpointFile("path", groups, {}, {})
+    assert (file.task, file.arch) == (task, "mbart_base")
+    assert file.model_options == {"encoder_attention_heads": 2, "activation_fn": "gelu"}

@@ -141,6 +141,15 @@ def test_options_that_the_script_sets(script, options):
     assert script("W", "--beam", "4", end=end).returncode == 0
 
 
+@pytest.mark.parametrize(
+    "script", [name for name in recipes.SCRIPTS if re.search("/(generate|make_drafts).sh", name)]
+)
+def test_a_recipe_that_reads_its_translations_needs_all_of_them(script):
+    [refused] = re.findall(r"^refuse ((?:.|\\\n)*)$", (recipes.EXAMPLES / script).read_text(), re.M)
+    wanted = "--gen-subset --results-path --quiet --score-reference --num-shards --shard-id"
+    assert set(wanted.split()) <= set(refused.replace("\\\n", "").split())
+
+
 #: values that are refused, by what a value has to be, and what is said
 NUMBERS = {
     "count": ("x 0 -1 1.5 08", "give a whole number from 1"),

@@ -516,6 +516,40 @@ def test_other_sizes_and_other_text_are_refused(binarised, sentence_lm, drafts, 
         train(binarised, tmp_path, *arguments, options=["--context-side", "target"])
 
 
+@pytest.mark.parametrize("suffix", ["bin", "idx"])
+def test_truncated_drafts_are_named(binarised, tmp_path, suffix):
+    for split in ("train", "valid"):
+        write_drafts(binarised, tmp_path, split, tiny.documents((9, 9), 1))
+    path = tmp_path / f"valid.tgt-None.tgt.{suffix}"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(UserError, match=rf"valid\.tgt-None\.tgt\.{suffix} is truncated"):
+        arguments = ["--drafts", str(tmp_path)]
+        train(binarised, tmp_path, *arguments, options=["--context-side", "target"])
+
+
+def test_stored_drafts_have_no_part_in_other_text(memnet_rows_checkpoint, tmp_path, caplog):
+    state = torch.load(memnet_rows_checkpoint, weights_only=False)
+    state["cfg"]["task"].update(drafts="of training", gold_drafts=False)
+    torch.save(state, tmp_path / "trained.pt")
+    for options in ({"decode_passes": 0}, {}):
+        translator = DocumentTranslator.from_pretrained(str(tmp_path / "trained.pt"), **options)
+        found = translator.translate([["w1 w2", "w3"]])
+        translator = DocumentTranslator.from_pretrained(str(memnet_rows_checkpoint), **options)
+        assert found == translator.translate([["w1 w2", "w3"]])
+    assert "--drafts" not in caplog.text
+    with pytest.raises(UserError, match="drafts is for the commands.*; use fairseq-generate"):
+        DocumentTranslator.from_pretrained(str(memnet_rows_checkpoint), drafts="nowhere")
+
+
+def test_scores_of_references_take_no_passes(binarised, memnet_rows_checkpoint, caplog):
+    scored = [*DOCUMENTS[:2], "--score-reference"]
+    passes = ["--decode-passes", "3", "--decode-order", "in-turn"]
+    found = [tiny.generate(binarised, memnet_rows_checkpoint, *scored, *o) for o in ([], passes)]
+    assert tiny.scores_of(found[0]) == tiny.scores_of(found[1])
+    message = "--decode-passes and --decode-order have no effect with --score-reference"
+    assert caplog.messages.count(message) == 1
+
+
 def test_drafts_of_unrelated_lengths_are_warned_of(binarised, tmp_path, caplog):
     lengths = np.random.default_rng(1).integers(1, 9, 300)
     sentences = [" ".join(["w1"] * length) for length in lengths]

@@ -1156,7 +1156,7 @@ TRAINING = {
         write("data/text_form.json", "{"),
     ),
     "description without codes": Case(
-        "{data}/codes not found; run data_prep/prepare.py again",
+        "{data}/codes not found; copy the folder again, or make it again",
         [*WINDOWS, *NEW],
         form(tgt='{"tokenizer": "moses", "bpe_codes": "codes"}'),
     ),

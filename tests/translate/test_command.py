@@ -5,9 +5,13 @@ Covers translate/engine.py, translate/formats.py and translate/journal.py.
 
 import fcntl
 import json
+import multiprocessing
 import os
 import resource
+import signal
 import subprocess
+import threading
+import time
 
 import pytest
 import tiny
@@ -201,6 +205,28 @@ class Fatal:
         return os._exit, (1,)
 
 
+class Slow:
+    """Settings that a process never has read."""
+
+    def __reduce__(self):
+        return time.sleep, (600,)
+
+
+def test_an_interruption_ends_the_processes(monkeypatch):
+    """Their pool has no error of its own, which would be shown with a traceback."""
+    broken = []
+    monkeypatch.setattr(threading, "excepthook", broken.append)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 1)
+    try:
+        with pytest.raises(KeyboardInterrupt), running(Slow(), 2) as translate:
+            list(translate([[(0, DOCS[0])]] * 9))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert not multiprocessing.active_children()
+    assert not broken
+
+
 @pytest.mark.long  # a process that imports everything
 def test_a_killed_process_is_reported():
     with pytest.raises(UserError, match="a process of --workers was killed"):
@@ -356,6 +382,13 @@ MISTAKES = {
         ["--model-overrides", "{}"],
         "--model-overrides has no effect in translate; give the options of the model themselves",
     ),
+    "drafts": ("w1\n", ["--drafts", "x"], "--drafts has no effect in .*; use fairseq-generate"),
+    "no long sentences": (
+        "w1\n",
+        ["--skip-invalid-size-inputs"],
+        "has no effect in translate, which cuts sentences that are too long for the model into",
+    ),
+    "cut sentences": ("w1\n", ["--truncate-source"], "--truncate-source has no effect in transl"),
     "another task": (
         "w1\n",
         ["--task", "full_document_translation"],

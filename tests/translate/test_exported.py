@@ -5,6 +5,7 @@ Covers translate/export_ctranslate2.py.
 
 import dataclasses
 import json
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -274,8 +275,27 @@ def test_a_precision_that_the_processor_lacks(folder, monkeypatch):
 
     engine = SimpleNamespace(Translator=fail)
     monkeypatch.setattr("fairseq_docmt.translate.exported.ctranslate2", lambda: engine)
-    with pytest.raises(UserError, match="--precision bf16 on cpu cannot be used: Requested bfloat"):
+    with pytest.raises(UserError, match="with --precision bf16 on cpu: Requested bfloat"):
         ExportedTranslator(str(folder), precision="bf16")
+
+
+@pytest.mark.parametrize("name", ["model.bin", "config.json", "source_vocabulary.json"])
+def test_a_folder_without_a_file_is_named(folder, tmp_path, name):
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    (copy / name).unlink()
+    with pytest.raises(UserError, match=r"/copy cannot be loaded \(.*\); export the model again"):
+        ExportedTranslator(str(copy))
+
+
+def test_the_form_of_the_text_is_not_forgotten(folder, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    info = json.loads((copy / "document_model.json").read_text())
+    assert info["has_text_form"] is False
+    (copy / "document_model.json").write_text(json.dumps({**info, "has_text_form": True}))
+    with pytest.raises(UserError, match="copy/text_form.json not found; export the model again"):
+        ExportedTranslator(str(copy))
 
 
 def test_other_models_are_refused(rfa_window_checkpoint, folder, checkpoint, tmp_path):

@@ -51,6 +51,7 @@ from common import (  # noqa: E402
     describe_machine,
     invented_dictionary,
     keep_memory,
+    make_folder,
     median_and_range,
     new_parser,
     peak_memory,
@@ -304,9 +305,8 @@ def main() -> None:
         "--largest",
         type=count,
         nargs="*",
-        default=[15],
         metavar="L",
-        help="window sizes at which the largest batches are compared too",
+        help="window sizes at which the largest batches are compared too; default: 15",
     )
     parser.add_argument("--repeats", type=count, help="runs of each system; default: 3")
     add_threads(parser)
@@ -332,7 +332,11 @@ def main() -> None:
     unknown = set(args.windows) - set(WINDOWS)
     if unknown:
         raise UserError(f"--windows {min(unknown)} is not measured; choose from {WINDOWS}")
-    args.out.mkdir(parents=True, exist_ok=True)
+    if args.largest is None:
+        args.largest = [15]
+    elif set(args.largest) - set(args.windows):
+        raise UserError(f"--largest {args.largest} must be of --windows {args.windows}")
+    make_folder(args.out)
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     rows, machines = [], []
     for name in [args.device] if args.device else devices:

@@ -39,6 +39,7 @@ from common import (  # noqa: E402
     count,
     describe_machine,
     document_task,
+    make_folder,
     median_and_range,
     new_parser,
     peak_memory,
@@ -221,7 +222,7 @@ def main() -> None:
     if wrong is not None:
         raise UserError(f"--lengths {wrong} is not a multiple of {SENTENCE}, the sentence length")
     args.scale = "paper" if args.paper else "small"
-    args.out.mkdir(parents=True, exist_ok=True)
+    make_folder(args.out)
     rows, machines = [], []
     for device in ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]:
         machines.append(describe_machine(torch.device(device), args.threads))

@@ -38,6 +38,7 @@ from common import (  # noqa: E402
     count,
     describe_machine,
     document_task,
+    make_folder,
     new_parser,
     peak_memory,
     positive,
@@ -490,7 +491,7 @@ def main() -> None:
         parser.error("torch.cuda.is_available() is False; this program needs a GPU")
     logging.disable(logging.INFO)
     warnings.simplefilter("ignore")
-    args.out.mkdir(parents=True, exist_ok=True)
+    make_folder(args.out)
     found = table(collect(args))
     print(found)
     (args.out / "results.md").write_text(found)

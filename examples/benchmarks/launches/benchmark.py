@@ -31,7 +31,7 @@ from fairseq_docmt.modules.window import window_layers
 from fairseq_docmt.ops.window_attention import fused_window_attention
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
-from common import SMALL, invented_dictionary, new_parser  # noqa: E402
+from common import SMALL, invented_dictionary, make_folder, new_parser  # noqa: E402
 
 WIDTH = ["64" if option in ("256", "512") else option for option in SMALL]
 RECURRENT = "--encoder-embed-dim 32 --decoder-embed-dim 32 --encoder-hidden-size 32".split()
@@ -195,7 +195,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     window_layers.window_attention = fused_window_attention
-    args.out.mkdir(parents=True, exist_ok=True)
+    make_folder(args.out)
     found = table()
     print(found)
     (args.out / "results.md").write_text(found + "\n")

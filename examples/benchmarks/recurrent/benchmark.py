@@ -34,6 +34,7 @@ from common import (  # noqa: E402
     count,
     describe_machine,
     document_task,
+    make_folder,
     new_parser,
     prepare_for_inference,
 )
@@ -235,7 +236,7 @@ def main() -> None:
     logging.disable(logging.INFO)
     torch.set_num_threads(args.threads)
     args.scale = "paper" if args.paper else "small"
-    args.out.mkdir(parents=True, exist_ok=True)
+    make_folder(args.out)
     machine = describe_machine(torch.device(args.device), args.threads)
     rows = collect(args)
     text = f"scale: {args.scale}\n\n{machine}\n\n{table(rows)}\n"

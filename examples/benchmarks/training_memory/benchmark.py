@@ -49,6 +49,7 @@ from common import (  # noqa: E402
     describe_machine,
     invented_dictionary,
     keep_memory,
+    make_folder,
     new_parser,
     peak_memory,
     positive,
@@ -265,7 +266,7 @@ def main() -> None:
         raise UserError("--out FOLDER is needed for the results")
     keep_memory(args)
     args.scale = "paper" if args.paper else "small"
-    args.out.mkdir(parents=True, exist_ok=True)
+    make_folder(args.out)
     rows, machines = [], []
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     for device in [args.device] if args.device else devices:

@@ -433,3 +433,16 @@ def test_languages_that_nothing_names():
         symbols_of(MULTI_TASK, {**STARTS, "encoder_langtok": "tgt", "langs": "de,en"})
     with pytest.raises(UserError, match="without --lang-tok-replacing-bos-eos"):
         symbols_of(MULTI_TASK, {**STARTS, "lang_tok_replacing_bos_eos": True, "langs": "de,en"})
+
+
+@pytest.mark.parametrize("kind", long_but_for(["mbart25"], STOCK))
+def test_other_options_of_the_model_are_named(data, stock, tmp_path, kind, caplog):
+    start = [*FINETUNED["window"], "--finetune-from-model", str(stock(kind))]
+    starts = "training starts from a checkpoint with other options of the model: "
+    model = [*STOCK[kind][2], "--encoder-attention-heads", "1"]
+    tiny.train(data / "bin", tmp_path / "other", *start, updates=1, model=model)
+    named = [text for text in caplog.messages if text.startswith(starts)]
+    assert named == [f"{starts}--encoder-attention-heads 1 (before: 2)"]
+    caplog.clear()
+    tiny.train(data / "bin", tmp_path / "same", *start, updates=1, model=STOCK[kind][2])
+    assert not [text for text in caplog.messages if "other options of the model" in text]
