@@ -5,8 +5,8 @@ r"""Convert text with a document id for each line, or folders of documents, to a
     python data_prep/named_documents.py talks.de talks.en --out corpus/train.de corpus/train.en
 
 In the first example, --docids is a file with the document id of each line, as in contextual-mt and
-WMT.  In the second, each side is a folder with one file per document.  The two files of a document
-have the same name, apart from an extension such as ``.de``.
+WMT.  In the second, each side is a folder with one file per document, also in subfolders.  The two
+files of a document have the same name, apart from an extension such as ``.de``.
 """
 
 import argparse

@@ -199,14 +199,21 @@ def files_below(folder: str) -> List[Path]:
     Files in hidden folders are left out too.
 
     Raises:
-        UserError: the folder has no files.
+        UserError: the folder has no files, or a link that leads to no file.
     """
     root = Path(folder)
-    found = [
+    shown = [
         path
         for path in sorted(root.rglob("*"))
-        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(root).parts)
+        if not any(part.startswith(".") for part in path.relative_to(root).parts)
     ]
+    for path in shown:
+        if path.is_symlink() and not path.is_file():
+            raise UserError(
+                f"{path} is a link to a folder or to nothing, which is not followed; put the files "
+                "in its place, or remove it"
+            )
+    found = [path for path in shown if path.is_file()]
     if not found:
         raise UserError(f"{folder} has no files; give the folder with the documents")
     return found

@@ -334,6 +334,24 @@ def test_documents_in_folders(tmp_path):
     assert (tmp_path / "o.t").read_text() == "a en\nb en\n\nc en\n"
 
 
+@pytest.mark.parametrize("leads_to", ["talks", "nothing"])
+def test_links_in_folders_that_lead_to_no_file(tmp_path, leads_to):
+    """Their documents would be missing on both sides."""
+    for side in ("de", "en"):
+        (tmp_path / side).mkdir()
+        (tmp_path / "talks").mkdir(exist_ok=True)
+        (tmp_path / "talks" / "1").write_text("b\n")
+        (tmp_path / side / "2").symlink_to(tmp_path / "talks" / "1")
+        (tmp_path / side / ".old").symlink_to(tmp_path / "none")
+    folders = [str(tmp_path / side) for side in ("de", "en")]
+    assert list(named_documents.documents_of_files(*folders)) == [[("b", "b")]]
+    for folder in folders:
+        (Path(folder) / "talks").symlink_to(tmp_path / leads_to)
+    args = named_documents.parse_args([*folders, "--out", "a", "b"])
+    with pytest.raises(CorpusError, match="/de/talks is a link to a folder or to nothing, which"):
+        list(named_documents.read(args))
+
+
 @pytest.mark.parametrize(
     "names, message",
     [
