@@ -77,7 +77,7 @@ def add_metric_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--target-lang",
-        type=_language,
+        type=translations.language_code,
         metavar="LANG",
         help="target language; default: by the files (WMT XML, NAME.zh)",
     )
@@ -160,12 +160,6 @@ def choose_tokenizer(
 def _has_no_spaces(lines: Sequence[str]) -> bool:
     text = "".join(lines[:1000])
     return 2 * len(_NO_SPACES.findall(text)) > len(text)
-
-
-def _language(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)*", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no code of a language, such as de or zh-TW")
-    return text
 
 
 def _names_among(

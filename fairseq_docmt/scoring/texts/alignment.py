@@ -73,11 +73,11 @@ def token_spans(text: str, language: str) -> List[Tuple[int, int]]:
 
     Args:
         text: any text.
-        language: code of the language.  Chinese (``zh``) is segmented by jieba.  Text in other
-            languages is split into words and punctuation marks, or into characters if the script
-            has no spaces.
+        language: code of the language.  Chinese (``zh``, ``zh-TW``) is segmented by jieba.  Text in
+            other languages is split into words and punctuation marks, or into characters if the
+            script has no spaces.
     """
-    if language != "zh":
+    if re.split("[-_]", language)[0].lower() != "zh":
         return [match.span() for match in _TOKEN.finditer(text)]
     import jieba
 

@@ -7,6 +7,7 @@ other texts must match them.  Only translations may differ, if they are aligned 
 """
 
 import argparse
+import re
 from collections import Counter
 from importlib.metadata import version
 from typing import Dict, List, NamedTuple, Optional, Sequence
@@ -150,6 +151,7 @@ def add_layout_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--align",
+        type=language_code,
         metavar="LANGUAGE",
         help="target language (de), to align what does not match the reference",
     )
@@ -158,6 +160,17 @@ def add_layout_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --align: also documents with the right number of segments",
     )
+
+
+def language_code(text: str) -> str:
+    """Check that an option has the form of a code of a language; used as ``type`` for argparse.
+
+    Raises:
+        ArgumentTypeError: it has not.
+    """
+    if not re.fullmatch(r"[A-Za-z]{2,3}([-_]\w+)*", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no code of a language, such as de or zh-TW")
+    return text
 
 
 def add_system_arguments(parser: argparse.ArgumentParser) -> None:

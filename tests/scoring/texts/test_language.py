@@ -46,10 +46,13 @@ def test_the_language_chooses_the_tokenizer(shown, language, tokenizer):
     assert any(f"tok:{name}|" in found for name in [tokenizer or "char", tokenizer or "ja-mecab"])
 
 
-def test_what_is_no_code_of_a_language(shown, capsys):
+@pytest.mark.parametrize("option", ["--target-lang", "--align"])
+def test_what_is_no_code_of_a_language(shown, capsys, option):
+    """The language decides how BLEU and the alignment split text into words."""
     with pytest.raises(SystemExit):
-        shown(CHINESE, CHINESE, "--target-lang", "chinese")
-    assert "'chinese' is no code of a language, such as de or zh-TW" in capsys.readouterr().err
+        shown(CHINESE, CHINESE, option, "chinese")
+    message = f"{option}: 'chinese' is no code of a language, such as de or zh-TW"
+    assert message in capsys.readouterr().err
     assert "written without spaces" in shown(CHINESE, CHINESE, "--target-lang", "xx")["notes"][0]
 
 
