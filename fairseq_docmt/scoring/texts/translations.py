@@ -478,7 +478,9 @@ def _without_gaps(
     if not notes:
         return texts
     if texts.whole:  # their documents cannot be cut
-        dropped = np.isin(layout.index.document, np.unique(layout.index.document[dropped]))
+        dropped, cut = _whole_documents(texts.index, dropped), dropped
+        rest = _whole_documents(texts.index, dropped & ~cut)
+        notes += _gap_notes(texts, rest, "with these segments, as documents are scored as a whole")
     if dropped.all():
         raise UserError(f"{layout.path}: nothing is left to score; {'; '.join(notes)}")
     texts.notes.extend(notes)
@@ -499,6 +501,11 @@ def _without_gaps(
         whole_position=layout.index.position[~dropped],
         groups=texts.groups and kept(texts.groups),
     )
+
+
+def _whole_documents(index: DocumentIndex, segments: np.ndarray) -> np.ndarray:
+    """Return which segments are in a document with one of the given segments: (segments,) bool."""
+    return np.isin(index.document, np.unique(index.document[segments]))
 
 
 def _gap_notes(texts: Translations, gone: np.ndarray, why: str) -> List[str]:

@@ -294,6 +294,9 @@ def test_whole_documents_are_left_out_as_a_whole(write):
         reading=Reading(whole_documents=True),
     )
     assert found.whole == {"x": ["b", "c"]} and found.index.num_documents == 2
+    assert "left out, marked as bad (is_bad_source): 1 segments (a, 2)" in found.notes
+    because = "with these segments, as documents are scored as a whole"
+    assert f"left out, {because}: 1 documents (a)" in found.notes
 
 
 def test_nothing_is_left(write, plain):
