@@ -53,9 +53,9 @@ def layout_and_references(
 
     The documents and segments are defined by the first reference or, without references, by the
     source.  A document for which the first reference lacks segments has those of another reference
-    or of the source, if this has all of them and more.  If only the source has
-    blank lines between documents, it is used instead of the reference, and if only the source has
-    ids, these become the ids of the test set.
+    or of the source, if this has all of them and more.  If only the source has blank lines between
+    documents, it is used instead of the reference, and if only the source has ids, these become the
+    ids of the test set.
 
     Args:
         references: reference texts; if empty, the T- lines of the systems are the reference.
