@@ -4,7 +4,7 @@ import contextlib
 import logging
 import multiprocessing
 import os
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -125,6 +125,17 @@ def _translate(some: List[Tuple[int, Document]]) -> List[Tuple[int, Finished]]:
     return list(zip(numbers, _engine.translate(list(documents))))
 
 
+def _results(futures: List[Future]) -> Iterator:
+    """Yield the results, and forget them.
+
+    Unlike ``ProcessPoolExecutor.map``, an interruption cancels nothing; the thread of a pool whose
+    processes have ended would fail at what is cancelled.
+    """
+    futures = futures[::-1]
+    while futures:
+        yield futures.pop().result()
+
+
 @contextlib.contextmanager
 def running(settings: Settings, workers: int) -> Iterator:
     """Context manager that loads the model and provides a function for translating documents.
@@ -161,10 +172,7 @@ def running(settings: Settings, workers: int) -> Iterator:
                     futures = [pool.submit(_translate, batch) for batch in batches]
                 except BrokenPipeError:  # died before it had its settings
                     raise BrokenProcessPool from None
-                # pool.map would cancel the rest when interrupted, which a broken pool cannot bear.
-                futures.reverse()
-                while futures:
-                    yield futures.pop().result()
+                return _results(futures)
 
             try:
                 yield translate
