@@ -13,9 +13,15 @@ from pathlib import Path
 
 
 def mean_accuracy(path: Path) -> float:
-    """Return the mean accuracy over the sets of a results file."""
-    sets = json.loads(path.read_text(encoding="utf-8")).values()
-    return sum(figures["all"]["accuracy"] for figures in sets) / len(sets)
+    """Return the mean accuracy over the sets of a results file.
+
+    The program ends with a message if the file has no such results.
+    """
+    try:
+        sets = json.loads(path.read_text(encoding="utf-8")).values()
+        return sum(float(figures["all"]["accuracy"]) for figures in sets) / len(sets)
+    except (ValueError, AttributeError, TypeError, KeyError, ZeroDivisionError):
+        sys.exit(f"error: {path} is damaged; run consistency.sh again for this epoch")
 
 
 def best_epoch(folder: Path) -> int:

@@ -532,7 +532,7 @@ def _options_of(file: CheckpointFile) -> set:
 
     They depend on the task of the checkpoint and on the options stored in it.
     """
-    names = {"user_dir", "generation_args", *file.settings}
+    names = {*_WITH_EFFECT, "generation_args", *file.settings}
     names.update(*file.settings.values())
     classes = [tasks.TASK_DATACLASS_REGISTRY.get(file.task)]
     for kind in ("tokenizer", "bpe"):

@@ -1,5 +1,6 @@
 """The Python interface: several translations, streams of documents, devices."""
 
+import argparse
 import concurrent.futures
 import copy
 import doctest
@@ -159,6 +160,21 @@ def test_threads_can_share_a_translator(request, system, decoding):
     with concurrent.futures.ThreadPoolExecutor(len(texts)) as threads:
         found = list(threads.map(call, texts))
     assert found == [[wanted] * 2 for wanted in alone]
+
+
+def test_checkpoints_of_old_versions_take_limits_of_batches(window_checkpoint, tmp_path):
+    """These keep all options in one namespace, which may lack them."""
+    state = torch.load(window_checkpoint, weights_only=False)
+    groups = state.pop("cfg")
+    options = {**vars(groups["model"]), **groups["task"], "task": groups["task"]["_name"]}
+    del options["max_tokens"]
+    state["args"] = argparse.Namespace(**options)
+    torch.save(state, tmp_path / "old.pt")
+    found, wanted = (
+        DocumentTranslator.from_pretrained(str(path), max_tokens=900).translate([["w1 w2", "w3"]])
+        for path in (tmp_path / "old.pt", window_checkpoint)
+    )
+    assert found == wanted
 
 
 def test_a_language_model_is_no_translation_model(window_checkpoint, tmp_path):

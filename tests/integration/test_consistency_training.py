@@ -94,3 +94,8 @@ def test_a_folder_without_results(tmp_path):
     assert ended.stderr == (
         f"error: {tmp_path} has no results of consistency.sh (consistency.EPOCH.json)\n"
     )
+    (tmp_path / "consistency.1.json").write_text('{"deixis": {"all": {}}}')
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 1 and not ended.stdout
+    damaged = f"error: {tmp_path}/consistency.1.json is damaged; run consistency.sh again for this"
+    assert ended.stderr == f"{damaged} epoch\n"

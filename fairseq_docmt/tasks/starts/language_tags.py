@@ -260,9 +260,27 @@ def _languages(cfg, settings: dict) -> Optional[List[str]]:
     Args:
         cfg: options of the task.
         settings: options of the checkpoint's task; empty for a new model.
+
+    Raises:
+        UserError: ``--tag-languages`` has the languages of the checkpoint in another order.
     """
-    if cfg.tag_languages:
-        return _read(cfg.tag_languages)
+    own = _own_languages(settings)
+    if not cfg.tag_languages:
+        return own
+    given = _read(cfg.tag_languages)
+    if own and given != own and sorted(given) == sorted(own):
+        raise UserError(
+            f"--tag-languages has another order than the checkpoint ({','.join(own):.60}), which "
+            "would give tags the embeddings of others; leave it out"
+        )
+    if own and given[: len(own)] != own:
+        logger.warning(
+            "--tag-languages has other languages than the checkpoint names: %s", ",".join(own)
+        )
+    return given
+
+
+def _own_languages(settings: dict) -> Optional[List[str]]:
     languages, path = settings.get("langs"), settings.get("lang_dict")
     if languages:
         return languages.split(",") if isinstance(languages, str) else list(languages)

@@ -420,10 +420,20 @@ def test_tags_that_checkpoints_have(tmp_path):
     assert listed == ["m2m", "__fr__", "__en__", "__de__"]
     given = symbols_of(MULTI_TASK, named, tag_languages="xx,de")
     assert given == ["m2m", "__xx__", "__de__"]
+    with pytest.raises(UserError, match=r"--tag-languages has another order than .* \(en,de\)"):
+        symbols_of(MULTI_TASK, named, tag_languages="de,en")
     # A pre-trained mBART with the tags of the second version.
     want = ["mbart50", "[de]", "[en]", "<mask>"]
     settings = {"langs": "de,en"}
     assert symbols_of("multilingual_denoising", settings, language_tags="mbart50") == want
+
+
+def test_other_languages_than_those_of_the_checkpoint_are_named(caplog):
+    named = {**STARTS, "langs": ["en", "de"]}
+    for more, warnings in (("en,de,xx", 0), ("xx,de", 1)):
+        symbols_of(MULTI_TASK, named, tag_languages=more)
+        message = "--tag-languages has other languages than the checkpoint names: en,de"
+        assert caplog.messages.count(message) == warnings
 
 
 def test_languages_that_nothing_names():
