@@ -240,6 +240,8 @@ def _files_read_with(path: str, state: Any) -> Set[str]:
 
 
 def _loaded(path: str) -> Any:
+    if not path:
+        raise UserError("the path of a checkpoint is empty; leave out the : beside it")
     if os.path.isdir(path):
         raise UserError(f"checkpoint {path} is a folder; give a file in it")
     if not os.path.exists(path):

@@ -8,7 +8,7 @@ import platform
 import statistics
 import sys
 from pathlib import Path
-from typing import Iterable, List
+from typing import Iterable, List, Optional
 
 import fairseq_docmt  # noqa: F401  (registers tasks; before fairseq, which logs)
 
@@ -130,6 +130,17 @@ def make_folder(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--out {out} cannot be made ({error.strerror}); give a folder") from None
+
+
+def devices_of(given: Optional[str]) -> List[str]:
+    """Return the devices to run on: the given one, by default all there are.
+
+    Raises:
+        UserError: torch finds no GPU, and one is given.
+    """
+    if given == "cuda" and not torch.cuda.is_available():
+        raise UserError("--device cuda: torch finds no GPU; leave it out, or give cpu")
+    return [given] if given else ["cpu", *["cuda"] * torch.cuda.is_available()]
 
 
 def invented_dictionary(types: int) -> Dictionary:

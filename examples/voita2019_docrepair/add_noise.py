@@ -75,8 +75,8 @@ def main(arguments=None) -> None:
     """Write the noisy text; errors end the program with one sentence."""
     args = parse_args(arguments)
     try:
-        if not 0 <= args.probability < 1:
-            raise ValueError(f"--probability must be from 0 to below 1, got {args.probability}")
+        if not 0 <= args.probability <= 1:
+            raise ValueError(f"--probability must be from 0 to 1, got {args.probability}")
         words = read_words(args.dictionary)
         lines = noisy(_lines(args.input), words, args.probability, args.seed)
         text = "".join(f"{line}\n" for line in lines)

@@ -167,6 +167,8 @@ def main(args: argparse.Namespace, others: List[str]) -> None:
         others: words of the command line that the parser does not know, taken as fairseq options.
     """
     exported = is_exported(args.model)
+    if "" in args.model.split(os.pathsep):
+        raise UserError(f"--model {args.model} has an empty path; leave out the : beside it")
     if not exported:
         fairseq_docmt.register()
     device = args.device or ("cuda" if (has_gpu if exported else _has_gpu)() else "cpu")

@@ -162,6 +162,8 @@ def running(settings: Settings, workers: int) -> Iterator:
             _engine = None  # its memory and threads are not needed any longer
     else:
         threads = max(1, (os.cpu_count() or 1) // workers)
+        # Processes that are ended leave locks of libraries; Python removes these with a warning.
+        os.environ.setdefault("PYTHONWARNINGS", "ignore")
         # A copy of this process would share the locks of its threads.
         context = multiprocessing.get_context("spawn")
         # Unlike multiprocessing.Pool, this pool notices when a process dies.

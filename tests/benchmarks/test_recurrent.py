@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from fairseq_docmt.errors import UserError
 
@@ -27,6 +28,17 @@ def test_results_need_a_folder(benchmark, tmp_path):
         benchmark.make_folder(tmp_path / "file")
     benchmark.make_folder(tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_there_may_be_no_gpu(benchmark, monkeypatch):
+    common = sys.modules[benchmark.make_folder.__module__]
+    for there, default in ((False, ["cpu"]), (True, ["cpu", "cuda"])):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        assert common.devices_of(None) == default and common.devices_of("cpu") == ["cpu"]
+    assert common.devices_of("cuda") == ["cuda"]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="--device cuda: torch finds no GPU; leave it out"):
+        common.devices_of("cuda")
 
 
 def test_all_systems_have_the_same_sizes(benchmark, monkeypatch):

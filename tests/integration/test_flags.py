@@ -150,6 +150,14 @@ def test_a_recipe_that_reads_its_translations_needs_all_of_them(script):
     assert set(wanted.split()) <= set(refused.replace("\\\n", "").split())
 
 
+def test_copies_of_round_trips_have_seeds_of_their_own(tmp_path):
+    recipes.write_files(tmp_path)
+    command = ["voita2019_docrepair/round_trips.sh", *"MONO WORK DATA BACK FORTH --seed 5".split()]
+    done = recipes.run_in(tmp_path, *command)
+    wanted = "error: round_trips.sh does not accept --seed; leave it out\n"
+    assert (done.returncode, done.stderr) == (1, wanted)
+
+
 #: values that are refused, by what a value has to be, and what is said
 NUMBERS = {
     "count": ("x 0 -1 1.5 08", "give a whole number from 1"),

@@ -515,12 +515,12 @@ def test_a_given_option_overrides_that_of_the_recipe(script, option, value):
 def test_options_reach_every_training_and_translation(script):
     """And win over those that the recipe sets."""
     run = next(run for run in recipes.RUNS if run.script == script)
-    seeds = [
-        recipes.parse(*call).seed
-        for call in run.calls("--seed", "37")
+    intervals = [
+        recipes.parse(*call).log_interval
+        for call in run.calls("--log-interval", "37")
         if call.program in ("fairseq-train", "fairseq-generate", "fairseq-interactive")
     ]
-    assert set(seeds) == {37}
+    assert set(intervals) == {37}
 
 
 def test_scripts_read_no_settings_from_the_environment():

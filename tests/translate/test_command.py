@@ -382,6 +382,7 @@ MISTAKES = {
         ["--model-overrides", "{}"],
         "--model-overrides has no effect in translate; give the options of the model themselves",
     ),
+    "a colon": ("w1\n", ["--model", "a:"], "--model a: has an empty path; leave out the : beside"),
     "drafts": ("w1\n", ["--drafts", "x"], "--drafts has no effect in .*; use fairseq-generate"),
     "no long sentences": (
         "w1\n",

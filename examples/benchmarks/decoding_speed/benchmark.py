@@ -49,6 +49,7 @@ from common import (  # noqa: E402
     add_threads,
     count,
     describe_machine,
+    devices_of,
     invented_dictionary,
     keep_memory,
     make_folder,
@@ -336,10 +337,10 @@ def main() -> None:
         args.largest = [15]
     elif set(args.largest) - set(args.windows):
         raise UserError(f"--largest {args.largest} must be of --windows {args.windows}")
+    devices = devices_of(args.device)
     make_folder(args.out)
-    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     rows, machines = [], []
-    for name in [args.device] if args.device else devices:
+    for name in devices:
         device = torch.device(name)
         machines.append(describe_machine(device, args.threads))
         print(machines[-1], flush=True)

@@ -47,6 +47,7 @@ from common import (  # noqa: E402
     add_threads,
     count,
     describe_machine,
+    devices_of,
     invented_dictionary,
     keep_memory,
     make_folder,
@@ -154,7 +155,8 @@ def measure(job: dict, limit: float) -> Optional[dict]:
         return json.loads(done.stdout.splitlines()[-1])
     if "memory" in done.stderr or done.returncode < 0:
         return None
-    raise RuntimeError(done.stderr)
+    reason = done.stderr.strip().rpartition("\n")[2]
+    raise UserError(f"a run with --memory {limit} failed ({reason}); give more")
 
 
 def collect(args, device: str) -> Iterator[List[dict]]:
@@ -249,7 +251,7 @@ def main() -> None:
     )
     parser.add_argument("--device", choices=["cpu", "cuda"], help="default: all there are")
     parser.add_argument("--repeats", type=count, default=3, help="turns of each system")
-    parser.add_argument("--warm-up", type=int, default=1, help="updates before the timed ones")
+    parser.add_argument("--warm-up", type=count, default=1, help="updates before the timed ones")
     parser.add_argument("--updates", type=count, default=1, help="timed updates")
     add_threads(parser)
     parser.add_argument(
@@ -266,10 +268,10 @@ def main() -> None:
         raise UserError("--out FOLDER is needed for the results")
     keep_memory(args)
     args.scale = "paper" if args.paper else "small"
+    devices = devices_of(args.device)
     make_folder(args.out)
     rows, machines = [], []
-    devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    for device in [args.device] if args.device else devices:
+    for device in devices:
         machines.append(describe_machine(torch.device(device), args.threads))
         print(machines[-1], flush=True)
         for new in collect(args, device):
