@@ -33,12 +33,18 @@ def read_output(path: str) -> Output:
 
     Raises:
         UserError: the file does not exist, is not output of ``fairseq-generate``, or has no
-            references.
+            references; or a sentence lacks its translation or reference.
     """
     found = read_input(path, "system")
-    if not isinstance(found, Output) or found.hypotheses.keys() != found.references.keys():
+    if not isinstance(found, Output) or not found.references:
         raise UserError(
             f"{path} is not an output of fairseq-generate with references; give one with T- lines"
+        )
+    alone = found.hypotheses.keys() ^ found.references.keys()
+    if alone:
+        raise UserError(
+            f"{path} has only a translation or only a reference of sentence {min(alone)}, as if it "
+            "were cut; run fairseq-generate again"
         )
     return found
 

@@ -7,7 +7,7 @@ that ``<(command)`` works.  ``FILE#NAME`` selects one of several texts in a file
 import argparse
 import os
 import re
-from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import record_files, records, sgm, wmt_xml
@@ -226,13 +226,22 @@ def output_lines(text: str, path: str) -> Iterator[OutputLine]:
     Other lines, such as those of its log, are left out.
 
     Raises:
-        UserError: an H- or D- line has no score, or no tab after it.
+        UserError: an H- or D- line has no score, or no tab after it; or a source sentence occurs
+            twice.
     """
+    sources: Set[str] = set()
     for place, line in enumerate(text.split("\n"), start=1):
         match = _OUTPUT_LINE.fullmatch(line)
         if match is None:
             continue
         where, (kind, number, words) = f"{path}: line {place}", match.groups()
+        if kind == "S" and number in sources:
+            raise UserError(
+                f"{path} has sentence {number} more than once (S-{number}), as outputs of several "
+                "runs together have; give that of one"
+            )
+        if kind == "S":
+            sources.add(number)
         score = None
         if kind in "DH":
             value, tab, words = words.partition("\t")
@@ -254,15 +263,10 @@ def _output(text: str, path: str) -> Output:
     and references from the T- lines.  Of an n-best list, only the first translation is kept.
 
     Raises:
-        UserError: a sentence occurs more than once, or there are no translations.
+        UserError: a line is damaged (:func:`output_lines`), or there are no translations.
     """
     lines: Dict[str, Dict[int, str]] = {kind: {} for kind in "SDHTP"}
     for line in output_lines(text, path):
-        if line.kind == "S" and line.number in lines["S"]:
-            raise UserError(
-                f"{path} has sentence {line.number} more than once (S-{line.number}), as outputs "
-                "of several runs together have; give that of one"
-            )
         lines[line.kind].setdefault(line.number, line.text)
     hypotheses = lines["D"] or lines["H"]
     if not hypotheses:

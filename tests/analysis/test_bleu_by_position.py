@@ -50,6 +50,9 @@ def test_mistakes(tmp_path, capsys, monkeypatch):
     (tmp_path / "text").write_text("no output\n")
     with pytest.raises(UserError, match="is not an output of fairseq-generate with references"):
         analysis.read_output(str(tmp_path / "text"))
+    (tmp_path / "cut").write_text("T-0\tx\nH-0\t-1\tx\nT-7\tx\n")
+    with pytest.raises(UserError, match="only a translation or only a reference of sentence 7, as"):
+        analysis.read_output(str(tmp_path / "cut"))
     with pytest.raises(UserError, match="give systems as NAME=FILE"):
         tiny.run_main(analysis.main, "file", "--out", str(tmp_path))
     for name, text in (("a", "x"), ("b", "y")):

@@ -362,10 +362,13 @@ class ReferenceScorer:
         for side, sentences, most, marks in sides:
             ends = np.concatenate([[0], np.cumsum([len(s) for s in sentences])])
             lengths = ends[spans[:, 1]] - ends[spans[:, 0]] + marks
-            if lengths.max() > most:
+            longest = int(lengths.argmax())
+            if lengths[longest] > most:
+                begin, end = spans[longest]
+                fix = "reduce the context with --context" if end - begin > 1 else "leave it out"
                 raise UserError(
-                    f"a candidate has {lengths.max()} {side} tokens with its context, but the "
-                    f"model has only {most} positions; reduce the context with --context"
+                    f"candidate {longest + 1} has {lengths[longest]} {side} tokens with its "
+                    f"context, but the model has only {most} positions; {fix}"
                 )
 
 

@@ -30,15 +30,12 @@ from fairseq_docmt.scoring.corpus import (
 from fairseq_docmt.scoring.corpus.corpus_metrics import MetricResult, Options
 from fairseq_docmt.scoring.corpus.significance import Comparison
 from fairseq_docmt.scoring.texts import translations
-from fairseq_docmt.scoring.texts.alignment import NO_SPACES
+from fairseq_docmt.scoring.texts.alignment import NO_SPACES, base_code
 from fairseq_docmt.scoring.texts.translations import Translations
 
 SIGNIFICANT = 0.05
 #: Least number of resamples or trials; with fewer, p-values are meaningless.
 MINIMUM_SAMPLES = 5
-#: Other codes of languages that are written without spaces.
-OTHER_CODES = {"zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh", "cn": "zh", "jpn": "ja"}
-OTHER_CODES.update(jp="ja", kor="ko", tha="th", lao="lo", khm="km", mya="my", bur="my")
 #: Letters of scripts without spaces between words.
 _NO_SPACES = re.compile(f"[{NO_SPACES}]")
 #: Metrics over words between spaces, which no option changes.
@@ -115,8 +112,7 @@ def _tokenizer_of(language: Optional[str]) -> Optional[str]:
 
     Japanese and Korean are split into characters if their tokenizers are not installed.
     """
-    code = (language or "").replace("_", "-").split("-")[0].lower()
-    code = OTHER_CODES.get(code, code)
+    code = base_code(language or "")
     if code == "ja":
         return "ja-mecab" if find_spec("MeCab") and find_spec("ipadic") else "char"
     if code == "ko":
@@ -125,7 +121,7 @@ def _tokenizer_of(language: Optional[str]) -> Optional[str]:
 
 
 def _tokenizer(args: argparse.Namespace, texts: Translations):
-    language = args.target_lang or texts.language
+    language = args.target_lang or texts.language or getattr(args, "align", None)
     return choose_tokenizer(args.tokenize, language, texts.references[0])
 
 

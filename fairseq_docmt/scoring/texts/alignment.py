@@ -24,6 +24,9 @@ NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
 _TOKEN = re.compile(rf"[{NO_SPACES}]|[^\W_{NO_SPACES}]+|\S")
 #: Marks that end a sentence, and quotes and brackets that may follow.
 _FINAL, _CLOSING = ".?!…。！？؟۔।॥", "\"'”’“»«)]」』）】"
+#: Other codes of languages that are written without spaces.
+_OTHER_CODES = {"zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh", "cn": "zh", "jpn": "ja"}
+_OTHER_CODES.update(jp="ja", kor="ko", tha="th", lao="lo", khm="km", mya="my", bur="my")
 #: A cut is moved over at most this many tokens, to the end of a sentence.
 MOST_MOVED = 5
 
@@ -68,16 +71,22 @@ class Report(NamedTuple):
     suspects: List[Suspect]
 
 
+def base_code(language: str) -> str:
+    """Return the code of a language without region and script: ``zh`` for ``zh-TW`` and ``zho``."""
+    code = language.replace("_", "-").split("-")[0].lower()
+    return _OTHER_CODES.get(code, code)
+
+
 def token_spans(text: str, language: str) -> List[Tuple[int, int]]:
     """Return the start and end of each token in a text, as character offsets.
 
     Args:
         text: any text.
-        language: code of the language.  Chinese (``zh``, ``zh-TW``) is segmented by jieba.  Text in
-            other languages is split into words and punctuation marks, or into characters if the
-            script has no spaces.
+        language: code of the language.  Chinese (``zh``, ``zh-TW``, ``zho``) is segmented by jieba.
+            Text in other languages is split into words and punctuation marks, or into characters if
+            the script has no spaces.
     """
-    if re.split("[-_]", language)[0].lower() != "zh":
+    if base_code(language) != "zh":
         return [match.span() for match in _TOKEN.finditer(text)]
     import jieba
 

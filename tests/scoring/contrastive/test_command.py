@@ -582,12 +582,12 @@ def test_other_mistakes(window_checkpoint, test_set, tmp_path):
         run(*scored, "--items", tmp_path / "absent" / "items")
     with pytest.raises(UserError, match="cannot be written: Is a directory"):
         run(test_set, "--convert", tmp_path)
-    long = {"source": ["w1"], "candidates": [["v1 " * 1100], ["v2"]], "correct": 0}
-    (tmp_path / "long.jsonl").write_text(json.dumps(long))
-    with pytest.raises(
-        UserError, match="has 1101 target tokens with its context, but the model has"
-    ):
-        run(tmp_path / "long.jsonl", *scored[1:])
+    for before, fix in (([], "leave it out"), (["w2"], "reduce the context with --context")):
+        long = {"source": [*before, "w1"], "candidates": [[*before, "v2"], [*before, "v1 " * 1100]]}
+        (tmp_path / "long.jsonl").write_text(json.dumps({**long, "correct": 0}))
+        message = f"candidate 2 has {1101 + len(before) * 2} target tokens with its context, but .*"
+        with pytest.raises(UserError, match=message + fix):
+            run(tmp_path / "long.jsonl", *scored[1:])
 
 
 @pytest.mark.parametrize(

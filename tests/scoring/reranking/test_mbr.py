@@ -113,6 +113,12 @@ def test_nbest_lists(files):
     assert found.layout.index.starts.tolist() == [0, 2, 3]
 
 
+def test_nbest_lists_of_several_runs_are_refused(write, files):
+    lines = "".join(f"S-{row}\tx\n" + f"H-{row}\t-1\ta\nH-{row}\t-2\tb\n" for row in range(3))
+    with pytest.raises(UserError, match="runs has sentence 0 more than once .S-0., as outputs of"):
+        read_nbest(write("runs", lines * 2), files[1])
+
+
 def test_nbest_lists_of_interactive_have_lines_for_blank_lines(write, files):
     texts = [*ROWS[:2], [""], ROWS[2]]
     for empty in ([""], ["", ""]):

@@ -31,7 +31,7 @@ def test_tokens_cover_the_text(text):
 def test_tokens_of_languages():
     assert len(token_spans("我们来了", "ja")) == 4
     assert [(0, 2), (2, 4)] == token_spans("我们 来了", "zh")[:1] + [(2, 4)]
-    for chinese in ("zh", "zh-TW", "ZH_cn"):
+    for chinese in ("zh", "zh-TW", "ZH_cn", "zho", "cmn-Hans"):
         assert len(token_spans("我们来了。", chinese)) < 5
 
 

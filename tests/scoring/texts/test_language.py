@@ -56,6 +56,12 @@ def test_what_is_no_code_of_a_language(shown, capsys, option):
     assert "written without spaces" in shown(CHINESE, CHINESE, "--target-lang", "xx")["notes"][0]
 
 
+def test_the_language_of_the_alignment_is_that_of_the_text(shown):
+    assert "tok:zh" in signature(shown(CHINESE, CHINESE, "--align", "zh-TW"))
+    both = ["--align", "zh", "--target-lang", "th"]
+    assert "tok:char" in signature(shown(CHINESE, CHINESE, *both))
+
+
 def test_a_tokenizer_that_is_given_stays(shown):
     found = shown(CHINESE, CHINESE, "--tokenize", "char", ending="zh")
     assert "tok:char" in signature(found) and found["notes"] == []
