@@ -123,12 +123,19 @@ def _check_agreement(file: CheckpointFile, last: CheckpointFile) -> None:
         problem = f"they were trained with {flag(name)} {known[0]} and {known[1]}"
     elif file.task_state.get(TEXT) != last.task_state.get(TEXT):
         problem = "they were trained with other languages, dictionaries or subwords"
+    elif any(not file.weights[name].equal(last.weights[name]) for name in _random_matrices(last)):
+        problem = "they have other random matrices, which are drawn once for a training"
     else:
         return
     raise UserError(
         f"{file.path} and {last.path} cannot be averaged: {problem}; give checkpoints of one "
         "training"
     )
+
+
+def _random_matrices(file: CheckpointFile) -> List[str]:
+    """Return the names of the matrices of random feature attention, which are not trained."""
+    return [name for name in file.weights if name.endswith("feature_map.pool")]
 
 
 def _first_difference(one: dict, other: dict) -> str:

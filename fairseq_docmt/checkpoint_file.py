@@ -239,9 +239,12 @@ def _files_read_with(path: str, state: Any) -> Set[str]:
     return others
 
 
+EMPTY_PATH = "the path of a checkpoint is empty; give a file, or leave out the : beside it"
+
+
 def _loaded(path: str) -> Any:
     if not path:
-        raise UserError("the path of a checkpoint is empty; leave out the : beside it")
+        raise UserError(EMPTY_PATH)
     if os.path.isdir(path):
         raise UserError(f"checkpoint {path} is a folder; give a file in it")
     if not os.path.exists(path):

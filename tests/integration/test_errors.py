@@ -69,6 +69,8 @@ def test_blank_lines_at_both_ends_and_windows_line_ends(binarise, tmp_path, wind
 def test_missing_things(tmp_path, binarised, window_checkpoint):
     with pytest.raises(UserError, match="data directory .*nowhere not found"):
         tiny.train(tmp_path / "nowhere", tmp_path, *WINDOW)
+    with pytest.raises(UserError, match="path of a checkpoint is empty; .* leave out the : beside"):
+        tiny.generate(binarised, f"{window_checkpoint}:", *WINDOW)
     with pytest.raises(UserError, match=r"nosplit.src-tgt.\* not found"):
         tiny.generate(binarised, window_checkpoint, *WINDOW, "--gen-subset", "nosplit")
     empty = tmp_path / "empty"

@@ -17,6 +17,7 @@ from omegaconf import OmegaConf, ValidationError
 from torch import nn
 
 from fairseq_docmt.checkpoint_file import (
+    EMPTY_PATH,
     CheckpointFile,
     misfit,
     read_checkpoint,
@@ -97,7 +98,7 @@ def check_checkpoints_to_decode(task) -> None:
                 path, suffix, shard, shards
             )
             if not os.path.exists(part):
-                raise UserError(f"checkpoint {part} not found")
+                raise UserError(f"checkpoint {part} not found" if path else EMPTY_PATH)
         if shards == 1:
             file = read_checkpoint(part)
             task.use_tags(language_tags.chosen(task.cfg, file))
