@@ -107,6 +107,12 @@ refuse() {
   done
 }
 
+# refuse_for_results --SOME-NAME ...: the same for a script that reads what fairseq-generate writes, of
+# all translations
+refuse_for_results() {
+  refuse --gen-subset --results-path --quiet --score-reference --num-shards --shard-id "$@"
+}
+
 # made_alike RECORD WORD ...: succeeds if the folder of the record was made with these words, which the
 # script writes there, and fails without a record; ends if the folder was made with others
 made_alike() {

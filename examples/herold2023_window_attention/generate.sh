@@ -9,7 +9,7 @@
 set -euo pipefail
 source "$(dirname "$0")/../flags.sh"
 read_arguments WORK SYSTEM CHECKPOINT OUT --corpus=news "[options of fairseq-generate]" -- "$@"
-refuse --gen-subset --results-path --nbest --quiet --score-reference --num-shards --shard-id
+refuse_for_results --nbest
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)
 case $corpus in

@@ -12,7 +12,7 @@ set -euo pipefail
 source "$(dirname "$0")/../flags.sh"
 read_arguments DATA CHECKPOINT OUT SPLIT... --source-lang=de --target-lang=en \
   "[options of fairseq-generate]" -- "$@"
-refuse --gen-subset --results-path --nbest --remove-bpe --post-process --quiet --score-reference --num-shards --shard-id
+refuse_for_results --nbest --remove-bpe --post-process
 src=$source_lang tgt=$target_lang
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)

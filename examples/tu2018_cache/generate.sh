@@ -7,7 +7,7 @@
 set -euo pipefail
 source "$(dirname "$0")/../flags.sh"
 read_arguments WORK SYSTEM CHECKPOINT OUT "[options of fairseq-generate]" -- "$@"
-refuse --gen-subset --results-path --quiet --score-reference --num-shards --shard-id
+refuse_for_results
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)
 

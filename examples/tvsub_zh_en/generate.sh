@@ -7,7 +7,7 @@
 set -euo pipefail
 source "$(dirname "$0")/../flags.sh"
 read_arguments WORK "[options of fairseq-generate]" -- "$@"
-refuse --gen-subset --results-path --nbest --quiet --score-reference --num-shards --shard-id
+refuse_for_results --nbest
 export PYTHONWARNINGS=ignore OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 user_dir=$(python -m fairseq_docmt)
 # The second test set, zpdev, is named test1 from preparation on.

@@ -281,10 +281,10 @@ def check_side(path: str) -> None:
             raise UserError(f"{file} is empty; {AGAIN}")
     with open(index, "rb") as stream:
         header = stream.read(HEADER.size)
-    if not header.startswith(MAGIC[: len(header)]):
-        if not header.startswith(OTHER_MAGICS):
-            raise UserError(f"{index} is damaged; {AGAIN}")
+    if header.startswith(OTHER_MAGICS):
         return
+    if not header.startswith(MAGIC[: len(header)]):
+        raise UserError(f"{index} is damaged; {AGAIN}")
     lines = HEADER.unpack(header)[3] if len(header) == HEADER.size else 0
     expected, found = HEADER.size + lines * BYTES_PER_LINE, os.path.getsize(index)
     if found < expected:

@@ -550,7 +550,7 @@ def _refuse_without_effect(options: Iterable[str]) -> None:
     """
     configs = (*_ELSEWHERE, FairseqConfig)
     names = {field.name for config in configs for field in dataclasses.fields(config)}
-    names = {*names, "arch", "nbest", "drafts", "gold_drafts"} - {*_WITH_EFFECT}
+    names = {*names, "arch", *_IN_PLACE} - {*_WITH_EFFECT}
     for name in options:
         if name == "max_target_positions":  # fairseq would change the model
             raise UserError(

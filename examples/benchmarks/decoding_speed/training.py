@@ -23,6 +23,7 @@ from common import (
     begin,
     count,
     describe_machine,
+    devices_of,
     median_and_range,
     new_parser,
     wait_for,
@@ -103,7 +104,7 @@ def main() -> None:
     args = parser.parse_args()
     begin(args)
     rows, machines = [], []
-    for name in ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]:
+    for name in devices_of(None):
         device = torch.device(name)
         machines.append(describe_machine(device, torch.get_num_threads()))
         trainers = {system: Trainer(system, device) for system in SYSTEMS}

@@ -38,6 +38,7 @@ from common import (  # noqa: E402
     add_threads,
     count,
     describe_machine,
+    devices_of,
     document_task,
     make_folder,
     median_and_range,
@@ -224,7 +225,7 @@ def main() -> None:
     args.scale = "paper" if args.paper else "small"
     make_folder(args.out)
     rows, machines = [], []
-    for device in ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]:
+    for device in devices_of(None):
         machines.append(describe_machine(torch.device(device), args.threads))
         print(machines[-1], flush=True)
         rows += collect(args, device)

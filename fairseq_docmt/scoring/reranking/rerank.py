@@ -363,7 +363,8 @@ def _references(layout: Layout, path: str, plain: bool) -> List[Optional[str]]:
         UserError: no sentence has a reference.
     """
     text = layout.filled(read_input(path, "reference", plain=plain))
-    dropped = layout.without_text(text) | layout.gaps(text).bad
+    gaps = layout.gaps_of_side(text)
+    dropped = gaps.missing | gaps.bad
     if dropped.all():
         raise UserError(f"{path} has no reference of these sentences")
     if dropped.any():

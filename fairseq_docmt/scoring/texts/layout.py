@@ -148,13 +148,16 @@ class Layout(NamedTuple):
         ]
         return text._replace(documents=documents)
 
-    def without_text(self, text: Input) -> np.ndarray:
-        """Return which segments a reference or source lacks or has no text for: (segments,) bool.
+    def gaps_of_side(self, text: Input) -> Gaps:
+        """Return the gaps of a reference or source, which lacks a segment without text too.
 
         Args:
             text: the reference or source, completed by :meth:`filled`.
         """
-        return self.gaps(text).missing | np.array([not line for line in self.sentences(text)])
+        gaps = self.gaps(text)
+        return gaps._replace(
+            missing=gaps.missing | np.array([not line for line in self.sentences(text)])
+        )
 
     def gaps(self, text: Input) -> Gaps:
         """Return which segments of the test set are missing from a text or marked as bad in it.

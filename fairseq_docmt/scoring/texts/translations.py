@@ -22,6 +22,7 @@ from fairseq_docmt.scoring.texts import alignment, checks, wrappers
 from fairseq_docmt.scoring.texts.layout import (
     SHOWN,
     TAKEN_FOR_EMPTY,
+    Gaps,
     Layout,
     Mismatch,
     by_docids,
@@ -286,7 +287,8 @@ def read_translations(
     texts = [_side(layout, "--reference", text, notes) for text in others]
     source_text = _side(layout, "--source", wanted, notes) if wanted else None
     sides = [*others, *filter(None, [wanted])]
-    missing = np.any([layout.without_text(text) for text in sides], axis=0)
+    of_sides = [layout.gaps_of_side(text) for text in sides]
+    missing = np.any([gaps.missing for gaps in of_sides], axis=0)
     inputs = {name: layout.with_gaps(text, missing) for name, text in inputs.items()}
     matched = {
         name: match_system(layout, name, text, texts[0], reading, notes)
@@ -310,7 +312,7 @@ def read_translations(
         reordered=layout.reordered,
     )
     exact = {n: text for n, text in inputs.items() if n not in whole and n not in aligned}
-    result = _without_gaps(result, layout, sides, exact, reading)
+    result = _without_gaps(result, layout, of_sides, exact, reading)
     result = _described(result, {name: matched[name].aligned for name in aligned}, reading)
     if result.whole:
         whole = {name: result.whole.get(name) or result.documents(name) for name in inputs}
@@ -439,30 +441,27 @@ def _described(texts: Translations, aligned: Dict[str, int], reading: Reading) -
 def _without_gaps(
     texts: Translations,
     layout: Layout,
-    others: Sequence[Input],
+    of_sides: Sequence[Gaps],
     systems: Dict[str, Input],
     reading: Reading,
 ) -> Translations:
     """Leave out the segments that a text lacks or marks as bad, and return the smaller test set.
 
-    A reference or source lacks a segment if it has no text for it; an empty translation of a system
-    is scored.  Notes on the segments that are left out are appended to ``texts.notes``.
+    An empty translation of a system is scored.  Notes on the segments that are left out are
+    appended to ``texts.notes``.
 
     Args:
         texts: test set with all segments.
         layout: its documents and segments.
-        others: references and source.
+        of_sides: gaps of the references and of the source.
         systems: texts of the systems that match segment by segment, without alignment.
         reading: settings; ``missing`` says whether segments that a system lacks are left out.
 
     Raises:
         UserError: no segment is left.
     """
-    missing = np.zeros(layout.index.num_sentences, dtype=bool)
-    bad = missing.copy()
-    for text in others:
-        missing |= layout.without_text(text)
-        bad |= layout.gaps(text).bad
+    missing = np.any([gaps.missing for gaps in of_sides], axis=0)
+    bad = np.any([gaps.bad for gaps in of_sides], axis=0)
     lacking, notes = missing.copy(), []
     for name, text in systems.items():
         gaps = layout.gaps(text)
