@@ -15,7 +15,7 @@ from fairseq_docmt.readers import read_input
 from fairseq_docmt.scoring.contrastive import command as contrastive
 from fairseq_docmt.scoring.contrastive import formats
 from fairseq_docmt.scoring.report import command as report
-from fairseq_docmt.scoring.texts.translations import Translations
+from fairseq_docmt.scoring.texts.test_set import Translations
 from fairseq_docmt.scoring.words import ctxpro, tags
 from fairseq_docmt.translate import exported
 from fairseq_docmt.translate.journal import Journal

@@ -1,15 +1,12 @@
 """Python interface for translating documents with a checkpoint."""
 
-import dataclasses
 import inspect
 import math
 import os
 import threading
-from enum import Enum
 from itertools import islice
 from typing import (
     AbstractSet,
-    Callable,
     Iterable,
     Iterator,
     List,
@@ -18,50 +15,18 @@ from typing import (
     Optional,
     Tuple,
     Union,
-    get_args,
 )
 
-import torch
-from fairseq import checkpoint_utils, hub_utils, registry, tasks, utils
-from fairseq.data.encoders.sentencepiece_bpe import SentencepieceConfig
-from fairseq.dataclass.configs import (
-    CheckpointConfig,
-    CommonConfig,
-    CommonEvalConfig,
-    DatasetConfig,
-    DistributedTrainingConfig,
-    EMAConfig,
-    FairseqBMUFConfig,
-    FairseqConfig,
-    GenerationConfig,
-    InteractiveConfig,
-    OptimizationConfig,
-)
-from omegaconf import MissingMandatoryValue, OmegaConf, ValidationError
+from fairseq import hub_utils
 from torch import Tensor
 
-from fairseq_docmt.checkpoint_file import CheckpointFile, read_translation_model
-from fairseq_docmt.data.sequence_format import MBART25_TASKS, MULTILINGUAL_TASK
 from fairseq_docmt.data.text_checks import Symbols, check_unicode
-from fairseq_docmt.data.tokenizers import SentencePieces
 from fairseq_docmt.document_index import BLANK_SIZE
-from fairseq_docmt.errors import UserError, reason_of, refuse_unknown
-from fairseq_docmt.text_form import TextForm, read_text_forms
-
-#: type of an option -> what a message calls it
-_WANTED = {
-    int: "a whole number",
-    Optional[int]: "a whole number",
-    float: "a number",
-    Optional[float]: "a number",
-    bool: "True or False",
-}
-
+from fairseq_docmt.errors import UserError, refuse_unknown
+from fairseq_docmt.generation.hub import IN_PLACE, check_types, is_of, load_hub, without_effect
 
 #: number of tokens that tags and marks may add to a sentence
 _MARKS = 4
-#: name of a precision -> numbers
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Translation(NamedTuple):
@@ -81,38 +46,6 @@ class Translation(NamedTuple):
     alignment: Optional[List[Tuple[int, int]]]
 
 
-class _Conversion(NamedTuple):
-    """Tokenizer or BPE made of two functions, for fairseq's hub interface, which calls them."""
-
-    encode: Callable[[str], str]
-    decode: Callable[[str], str]
-
-
-#: option of a BPE -> what a message calls it
-FILES_OF_BPE = {
-    "bpe_codes": "the file of its merges",
-    "sentencepiece_model": "the file of its model",
-}
-#: options of commands and of training, which have no effect here apart from ``_WITH_EFFECT``
-_ELSEWHERE = (
-    *(CheckpointConfig, CommonConfig, CommonEvalConfig, DatasetConfig, DistributedTrainingConfig),
-    *(EMAConfig, FairseqBMUFConfig, InteractiveConfig, OptimizationConfig),
-)
-_WITH_EFFECT = ("max_tokens", "batch_size", "required_batch_size_multiple", "user_dir")
-_WITH_EFFECT += ("tokenizer", "bpe")
-#: option without effect -> what to give in its place
-_IN_PLACE = {
-    "nbest": "give it to translate_nbest",
-    "skip_invalid_size_inputs_valid_test": "give skip_invalid_size_inputs=True to translate",
-    "model_overrides": 'give options of the model themselves, such as alignment="linear"',
-    "cpu": "give the device cpu",
-    "fp16": "give the precision fp16",
-    "bf16": "give the precision bf16",
-    "seed": "in Python, call torch.manual_seed",
-    "drafts": "they are translations of a binarised corpus; use fairseq-generate",
-    "gold_drafts": "they are references of training; leave it out",
-    "task": "it is the task of training; leave it out",
-}
 #: options of the search that take effect when a model is loaded
 OF_LOADING = ("retain_dropout", "retain_dropout_modules")
 
@@ -184,66 +117,7 @@ class DocumentTranslator:
             UserError: a file is missing, an option is unknown or contradicts the checkpoint, or the
                 checkpoint is from one of fairseq's multilingual tasks.
         """
-        if not isinstance(checkpoint, (str, os.PathLike)):
-            raise UserError(f"give the path of a checkpoint, not {checkpoint!r:.40}")
-        paths = os.fspath(checkpoint).split(os.pathsep)
-        files = [read_translation_model(path) for path in paths]
-        _refuse_multilingual(files)
-        _refuse_sentence_task_first(files)
-        refuse_unknown(options, _options_of(files[0]))
-        _refuse_without_effect(options)
-        _check_types(options)
-        user_dir = options.get("user_dir")
-        if user_dir is not None and not os.path.isdir(user_dir):
-            raise UserError(f"user_dir {user_dir} not found; give the folder of the package")
-        # Training may have read several folders, whose dictionaries are the same.
-        data = utils.split_paths(data or files[0].settings["task"]["data"])[0]
-        if not os.path.isdir(data):
-            raise UserError(f"data directory {data} not found; give the one with the dictionaries")
-        TextForm(bpe_codes=options.get("bpe_codes")).check_files()
-        pieces = options.get("sentencepiece_model")
-        if pieces:
-            SentencePieces(SentencepieceConfig(sentencepiece_model=pieces))  # raises if it is none
-        try:
-            # fairseq resolves a relative path from the directory of the checkpoint.
-            loaded = _loaded(files, os.path.abspath(data), options)
-        except ValidationError as error:  # of omegaconf
-            raise UserError(f"{error.key}: {str(error).splitlines()[0]}") from None
-        except RuntimeError as error:
-            reason = reason_of(error)
-            if reason is None:
-                raise
-            raise UserError(reason) from None
-        for file in files:  # fairseq takes the options of the first
-            file.limit_positions(loaded["task"].cfg)
-        try:
-            hub = hub_utils.GeneratorHubInterface(loaded["args"], loaded["task"], loaded["models"])
-            # These refuse what contradicts the checkpoint.
-            hub.tokenizer = hub.task.build_tokenizer(hub.cfg.tokenizer)
-            hub.bpe = hub.task.build_bpe(hub.cfg.bpe)
-        except MissingMandatoryValue as error:  # of omegaconf
-            what = FILES_OF_BPE.get(error.key, "a file")
-            raise UserError(
-                f'bpe="{options.get("bpe")}" needs {error.key}, {what}; give both or neither'
-            ) from None
-        except OSError as error:  # of --replace-unk, or of a BPE that fairseq downloads
-            reason = str(error).splitlines()[0]
-            raise UserError(
-                f"a file cannot be read ({reason}); check replace_unk and bpe"
-            ) from None
-        languages = (hub.task.cfg.source_lang, hub.task.cfg.target_lang)
-        forms = read_text_forms(data)
-        if all(language in forms for language in languages):
-            source, target = (forms[language] for language in languages)
-            if "tokenizer" not in options:
-                hub.tokenizer = _Conversion(
-                    source.tokenize(languages[0]), target.detokenize(languages[1])
-                )
-            if "bpe" not in options:
-                hub.bpe = _Conversion(source.segment(), target.join())
-        elif not {"tokenizer", "bpe"} & set(options) and hasattr(hub.task, "training_text"):
-            hub.task.report_missing_options(None, None)
-        return cls(_placed(hub, device, precision))
+        return cls(load_hub(checkpoint, data, device, precision, options))
 
     def translate(
         self, documents: Iterable[Iterable[str]], beam: Optional[int] = None, **options
@@ -288,7 +162,7 @@ class DocumentTranslator:
             UserError: see :meth:`translate`.
         """
         beam = self.hub.cfg.generation.beam if beam is None else beam
-        _check_types({"beam": beam, "nbest": nbest})
+        check_types({"beam": beam, "nbest": nbest})
         if beam >= 1 and not 1 <= nbest <= beam:  # other beams are refused by the task
             raise UserError(f"nbest must be from 1 to the beam size {beam}, got {nbest}")
         self._check_options(options)
@@ -310,12 +184,12 @@ class DocumentTranslator:
         known = {*cfg.generation, *stock}
         for name in options:
             other = name not in known and (name in self.hub.task.cfg or name in cfg.dataset)
-            if other and name in _IN_PLACE:
-                raise _without_effect(name)
+            if other and name in IN_PLACE:
+                raise without_effect(name)
             if other or name in OF_LOADING:
                 raise UserError(f"{name} is an option of from_pretrained; give it there")
         refuse_unknown(options, known)
-        _check_types(options)
+        check_types(options)
 
     def _found(self, documents: List[List[str]], beam: int, nbest: int, options: dict) -> list:
         lines = self._tokens_of_lines(documents)
@@ -348,7 +222,7 @@ class DocumentTranslator:
         Raises:
             UserError: see :meth:`translate`; documents are checked as they are read.
         """
-        if not _is_of(at_once, int) or at_once < 1:
+        if not is_of(at_once, int) or at_once < 1:
             raise UserError(f"at_once must be at least 1 document, got {at_once}")
         remaining = iter(documents)
         while some := list(islice(remaining, at_once)):
@@ -410,95 +284,6 @@ class DocumentTranslator:
         )
 
 
-def _check_types(options: dict) -> None:
-    """Check that the value of each option has the right type or is one of the option's choices.
-
-    Raises:
-        UserError: a value is invalid; the message names its option.
-    """
-    configs = GenerationConfig, DatasetConfig, CommonConfig
-    types = {field.name: field.type for one in configs for field in dataclasses.fields(one)}
-    registered = {
-        kind: sorted(registry.REGISTRIES[kind]["registry"]) for kind in ("tokenizer", "bpe")
-    }
-    for name, value in options.items():
-        choices = registered.get(name) or _choices_of(types.get(name))
-        if choices and value is not None and value not in choices:
-            known = " or ".join(f'"{choice}"' for choice in choices)
-            raise UserError(f"{name} must be {known}, got {value!r}")
-        wanted = _WANTED.get(types.get(name))
-        if wanted and not _is_of(value, types[name]):
-            raise UserError(f"{name} must be {wanted}, got {value!r}")
-
-
-def _choices_of(kind) -> List[str]:
-    """Return the choices of an option whose type is an ``Optional`` enumeration.
-
-    For any other type, the list is empty.
-    """
-    types = (each for each in get_args(kind) if isinstance(each, type) and issubclass(each, Enum))
-    return [choice.value for each in types for choice in each]
-
-
-def _is_of(value, kind) -> bool:
-    """Return whether a value is of the type ``kind`` of an option; an int is also a float."""
-    if kind is bool:
-        return isinstance(value, bool)
-    if value is None:
-        return kind in (Optional[int], Optional[float])
-    numbers = (int,) if kind in (int, Optional[int]) else (int, float)
-    return isinstance(value, numbers) and not isinstance(value, bool)
-
-
-def _loaded(files: List[CheckpointFile], data: str, options: dict) -> dict:
-    """Load checkpoints as an ensemble, as fairseq does.
-
-    Args:
-        files: checkpoints of the ensemble.
-        data: directory with the dictionaries.
-        options: options that replace the options of training.
-
-    Returns:
-        A dict with ``args``, ``task`` and ``models``, as from fairseq's hub.
-    """
-    paths = [os.path.abspath(file.path) for file in files]
-    options = {"no_progress_bar": True, **options}
-    trained = files[0].settings["task"]
-    if "drafts" in trained:  # of the training text
-        options.update(drafts=None, gold_drafts=False)
-    if files[0].task == trained["_name"]:
-        return hub_utils.from_pretrained(
-            os.path.dirname(paths[0]), os.pathsep.join(paths), data, **options
-        )
-    options["data"] = data
-    known = {name: value for name, value in options.items() if name in trained}
-    # With the other groups of options, because task options take values from them.
-    whole = OmegaConf.structured(FairseqConfig)
-    whole.task = {**trained, **known, "_name": files[0].task}
-    task = tasks.setup_task(whole.task, from_checkpoint=True)
-    models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(paths, options, task)
-    return {"args": cfg, "task": task, "models": models}
-
-
-def _placed(hub, device: str, precision: str):
-    """Move a hub interface to a device and convert it to the given precision.
-
-    Raises:
-        UserError: there is no such device or precision.
-    """
-    if precision not in PRECISIONS:
-        raise UserError(f"precision must be {' or '.join(PRECISIONS)}, got {precision!r}")
-    try:
-        if torch.device(device).type == "meta":
-            raise RuntimeError("tensors have no values there")
-        return hub.to(torch.device(device), PRECISIONS[precision])
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(
-            f"device {device} cannot be used ({str(error).splitlines()[0]}); give cpu, or cuda "
-            "where torch has a GPU"
-        ) from None
-
-
 def _as_lists(documents: Iterable[Iterable[str]]) -> List[List[str]]:
     """Return documents as lists of sentences.
 
@@ -525,64 +310,3 @@ def _as_lists(documents: Iterable[Iterable[str]]) -> List[List[str]]:
             if not sentence.strip():
                 raise UserError(f"{place} is empty; leave it out")
     return found
-
-
-def _options_of(file: CheckpointFile) -> set:
-    """Return the names of all options that :meth:`DocumentTranslator.from_pretrained` takes.
-
-    They depend on the task of the checkpoint and on the options stored in it.
-    """
-    names = {*_WITH_EFFECT, "generation_args", *file.settings}
-    names.update(*file.settings.values())
-    classes = [tasks.TASK_DATACLASS_REGISTRY.get(file.task)]
-    for kind in ("tokenizer", "bpe"):
-        names.add(kind)
-        classes += registry.REGISTRIES[kind]["dataclass_registry"].values()
-    names.update(field.name for one in filter(None, classes) for field in dataclasses.fields(one))
-    return names
-
-
-def _refuse_without_effect(options: Iterable[str]) -> None:
-    """Refuse options of training and of fairseq's commands, which have no effect in Python.
-
-    Raises:
-        UserError: an option has no effect; the message says what to use instead.
-    """
-    configs = (*_ELSEWHERE, FairseqConfig)
-    names = {field.name for config in configs for field in dataclasses.fields(config)}
-    names = {*names, "arch", *_IN_PLACE} - {*_WITH_EFFECT}
-    for name in options:
-        if name == "max_target_positions":  # fairseq would change the model
-            raise UserError(
-                f"{name} is that of training and has no effect here; to limit translations give "
-                "max_len_b"
-            )
-        if name in names:
-            raise _without_effect(name)
-
-
-def _without_effect(name: str) -> UserError:
-    fix = _IN_PLACE.get(name, "leave it out")
-    return UserError(f"{name} is for the commands and has no effect here; {fix}")
-
-
-def _refuse_multilingual(files: List[CheckpointFile]) -> None:
-    for file in files:
-        if file.task in (*MBART25_TASKS, MULTILINGUAL_TASK):
-            raise UserError(
-                f"{file.path} was trained with --task {file.task}, whose language tags are not "
-                "known here; finetune it first (--finetune-from-model), or give it to "
-                "fairseq-generate --task sliding_window_translation --window-size 1, which can "
-                "also score references (--score-reference)"
-            )
-
-
-def _refuse_sentence_task_first(files: List[CheckpointFile]) -> None:
-    # The first checkpoint's task translates.
-    for number, file in enumerate(files, start=1):
-        if files[0].task == "translation" != file.task:
-            raise UserError(
-                "checkpoints of one ensemble must agree in --task: number 1 was trained with "
-                f"translation, number {number} with {file.task}; give number {number} first, or "
-                "leave one out"
-            )

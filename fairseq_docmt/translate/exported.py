@@ -153,20 +153,7 @@ class ExportedTranslator:
         self._decoding = decoding or decodings[0]
         self._refuse_blocking(search)
         self._search = search
-        index = int(device.partition(":")[2] or 0)
-        types = {"fp32": "default", "fp16": "float16", "bf16": "bfloat16"}
-        try:
-            self._engine = ctranslate2().Translator(
-                folder, *device.split(":")[:1], compute_type=types[precision], device_index=index
-            )
-        except (ValueError, RuntimeError) as error:
-            if (precision, device) == ("fp32", "cpu"):
-                raise UserError(
-                    f"{folder} cannot be loaded ({error}); export the model again"
-                ) from None
-            raise UserError(
-                f"{folder} cannot be loaded with --precision {precision} on {device}: {error}"
-            ) from None
+        self._engine = _engine(folder, device, precision)
         #: words that no translation has
         self._never = [[BEGIN_OF_DOCUMENT]]
         self._batch = {"max_batch_size": batch_size or max_tokens}
@@ -580,6 +567,31 @@ class ExportedTranslator:
 
     def _found(self, words: List[str], score: float) -> Found:
         return Found(self._decode(words), score / math.log(2))
+
+
+def _engine(folder: str, device: str, precision: str):
+    """Load an exported model with CTranslate2, and return its ``Translator``.
+
+    Args:
+        folder, device, precision: see :class:`ExportedTranslator`.
+
+    Raises:
+        UserError: ctranslate2 is missing, or the model cannot be loaded.
+    """
+    kind, _, number = device.partition(":")
+    types = {"fp32": "default", "fp16": "float16", "bf16": "bfloat16"}
+    try:
+        return ctranslate2().Translator(
+            folder, kind, compute_type=types[precision], device_index=int(number or 0)
+        )
+    except (ValueError, RuntimeError) as error:
+        if (precision, device) == ("fp32", "cpu"):
+            raise UserError(
+                f"{folder} cannot be loaded ({error}); export the model again"
+            ) from None
+        raise UserError(
+            f"{folder} cannot be loaded with --precision {precision} on {device}: {error}"
+        ) from None
 
 
 def _check_values(options: dict) -> None:

@@ -1,4 +1,7 @@
-"""The Python interface: several translations, streams of documents, devices."""
+"""The Python interface: several translations, streams of documents, devices.
+
+Covers generation/hub.py.
+"""
 
 import argparse
 import concurrent.futures

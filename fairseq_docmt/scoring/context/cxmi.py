@@ -323,17 +323,12 @@ def main(args: argparse.Namespace) -> None:
     number = documents.index.document
     used = {context: usage(without, scores, number) for context, scores in found.items()}
     used.update(over_other_documents(found, number))
-    words = by_word(without, found[args.context[-1]])
+    unknown = float(
+        np.mean([w == base.task.target_dictionary.unk_word for s in without for w in s.words])
+    )
     tables = [
         _tables.Table("context usage", ["context", *_HEADERS], [_row(*x) for x in used.items()]),
-        _tables.Table(
-            f"tokens that gain most (context {args.context[-1]})",
-            ["token", "occurrences", "bits each"],
-            [
-                [word, str(len(words[word])), f"{np.mean(words[word]):.2f}"]
-                for word in _most_improved(words, args.min_count)[: args.words]
-            ],
-        ),
+        _table_of_words(by_word(without, found[args.context[-1]]), args),
     ]
     notes = [
         f"docs:{documents.index.num_documents}|sentences:{len(without)}|"
@@ -341,36 +336,15 @@ def main(args: argparse.Namespace) -> None:
         "CXMI, bits per sentence: base 2, without end symbols; CXMI as published: nats per token "
         "with end symbols, mean of each sentence, then over sentences (code of Fernandes et al., "
         "2021)",
-    ]
-    unknown = np.mean(
-        [word == base.task.target_dictionary.unk_word for s in without for word in s.words]
-    )
-    if unknown > MANY_UNKNOWN:
-        notes.append(
-            f"{100 * unknown:.0f} % of the reference's tokens are unknown to the model; give the "
-            "options with which its training data were made, such as --bpe-codes"
-        )
-    notes += documents.notes
-    longest = int(documents.index.position.max())
-    window = scorer.window
-    ends = [(context, context.rpartition(":")[2]) for context in args.context]
-    wanted = {context: int(most) for context, most in ends if whole_number(most) is not None}
-    notes += _notes_on_ends(without, found)
-    notes += [
-        f"context {context}: no sentence has more than {longest} sentence(s) before it"
-        for context, most in wanted.items()
-        if most > longest
-    ]
-    notes += [
-        f"context {context}: a window of this model has at most {window - 1} sentence(s) before "
-        "the scored one"
-        for context, most in wanted.items()
-        if window and most >= window
+        *_notes_on_unknown(unknown),
+        *documents.notes,
+        *_notes_on_ends(without, found),
+        *_notes_on_lengths(args.context, int(documents.index.position.max()), scorer.window),
     ]
     unrelated = unrelated_note("source and reference", documents.source, documents.target)
     notes += [unrelated] if unrelated else []
     results = {
-        "unknown": float(unknown),
+        "unknown": unknown,
         "usage": {context: _as_json(value) for context, value in used.items()},
         "sentences": _of_sentences(without, found),
     }
@@ -410,6 +384,41 @@ def _load_scorers(args: argparse.Namespace) -> Tuple[ReferenceScorer, ReferenceS
     return scorer, base
 
 
+def _notes_on_unknown(unknown: float) -> List[str]:
+    """Return a list with a note if too large a share of the reference's tokens is unknown."""
+    if unknown <= MANY_UNKNOWN:
+        return []
+    return [
+        f"{100 * unknown:.0f} % of the reference's tokens are unknown to the model; give the "
+        "options with which its training data were made, such as --bpe-codes"
+    ]
+
+
+def _notes_on_lengths(contexts: Sequence[str], longest: int, window: Optional[int]) -> List[str]:
+    """Return a note for each context that is longer than what the texts or the model have.
+
+    Args:
+        contexts: values of ``--context``.
+        longest: largest number of sentences that any sentence has before it.
+        window: number of sentences of a window of the model; None if it reads no windows.
+    """
+    ends = [(context, whole_number(context.rpartition(":")[2])) for context in contexts]
+    wanted = {context: most for context, most in ends if most is not None}
+    return [
+        *(
+            f"context {context}: no sentence has more than {longest} sentence(s) before it"
+            for context, most in wanted.items()
+            if most > longest
+        ),
+        *(
+            f"context {context}: a window of this model has at most {window - 1} sentence(s) "
+            "before the scored one"
+            for context, most in wanted.items()
+            if window and most >= window
+        ),
+    ]
+
+
 def _notes_on_ends(without: Sequence[Scores], found: Dict[str, Sequence[Scores]]) -> List[str]:
     """Return a note for each context in which some sentences end with another end symbol.
 
@@ -428,6 +437,23 @@ def _notes_on_ends(without: Sequence[Scores], found: Dict[str, Sequence[Scores]]
         for context, count in others.items()
         if count
     ]
+
+
+def _table_of_words(words: Dict[str, List[float]], args: argparse.Namespace) -> _tables.Table:
+    """Return the table of the tokens that gain most from the last context.
+
+    Args:
+        words: token -> gains of its occurrences.
+        args: options of the command.
+    """
+    return _tables.Table(
+        f"tokens that gain most (context {args.context[-1]})",
+        ["token", "occurrences", "bits each"],
+        [
+            [word, str(len(words[word])), f"{np.mean(words[word]):.2f}"]
+            for word in _most_improved(words, args.min_count)[: args.words]
+        ],
+    )
 
 
 def _most_improved(words: Dict[str, List[float]], min_count: int) -> List[str]:

@@ -21,7 +21,7 @@ from sacrebleu.metrics.base import Signature
 
 from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.scoring.corpus.segment_scores import SegmentMean
-from fairseq_docmt.scoring.texts.translations import Translations
+from fairseq_docmt.scoring.texts.test_set import Translations
 
 #: Number of previous sentences as context (Vernikos et al., 2022).
 CONTEXT = 2

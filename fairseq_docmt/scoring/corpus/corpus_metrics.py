@@ -21,7 +21,7 @@ from fairseq_docmt.scoring.corpus.comet_metric import CONTEXT, WINDOW, Comet, wi
 from fairseq_docmt.scoring.corpus.meteor import Meteor
 from fairseq_docmt.scoring.corpus.segment_scores import Given, SegmentMean
 from fairseq_docmt.scoring.corpus.significance import Comparison, Statistics
-from fairseq_docmt.scoring.texts.translations import Translations
+from fairseq_docmt.scoring.texts.test_set import Translations
 
 #: ``Kind.unit`` of metrics over blocks of sentences.
 WINDOWS = f"{WINDOW} sentences"

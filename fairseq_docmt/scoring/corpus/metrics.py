@@ -31,7 +31,7 @@ from fairseq_docmt.scoring.corpus.corpus_metrics import MetricResult, Options
 from fairseq_docmt.scoring.corpus.significance import Comparison
 from fairseq_docmt.scoring.texts import translations
 from fairseq_docmt.scoring.texts.alignment import NO_SPACES, base_code
-from fairseq_docmt.scoring.texts.translations import Translations
+from fairseq_docmt.scoring.texts.test_set import Translations
 
 SIGNIFICANT = 0.05
 #: Least number of resamples or trials; with fewer, p-values are meaningless.

@@ -6,7 +6,7 @@ significance tests, in scores by position and in the report.
 
 import re
 from collections import defaultdict
-from typing import Any, Dict, Iterable, List, NamedTuple, Sequence
+from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
 from sacrebleu.metrics.base import Metric, Score, Signature
 
@@ -16,7 +16,7 @@ from fairseq_docmt.readers.files import finite_number, lines_of, read_text
 from fairseq_docmt.readers.record_files import DOCUMENT_FIELDS, SEGMENT_FIELDS
 from fairseq_docmt.readers.records import SYSTEM_FIELDS, name_of
 from fairseq_docmt.scoring.texts.layout import NOT_BY_ORDER
-from fairseq_docmt.scoring.texts.translations import Translations
+from fairseq_docmt.scoring.texts.test_set import Translations
 
 #: Default name of the field of a record that holds the score.
 FIELD = "score"
@@ -142,7 +142,9 @@ def _read_file(
     if records is not None:
         return _of_records(records, path, field, metric, system, texts)
     rows: Dict[str, List[float]] = defaultdict(list)
-    for number, line in enumerate(filter(None, lines_of(text)), start=1):
+    for number, line in enumerate(lines_of(text), start=1):
+        if not line:
+            continue
         name, _, value = line.rpartition("\t")
         rows[name.strip()].append(_number(value, f"{path}: line {number}"))
     if "" in rows and (len(rows) > 1 or not system):
@@ -194,23 +196,8 @@ def _of_records(
         documents.add(document)
         if document not in places:
             continue
-        segments = places[document]
         value = _value(record, where, field, metric)
-        number = name_of(where, record, SEGMENT_FIELDS)
-        if isinstance(value, list):
-            if len(value) != len(segments):
-                raise UserError(
-                    f"{where} has {len(value)} scores, but document {document} has "
-                    f"{len(segments)} segments"
-                )
-            scores = list(zip(segments.values(), value))
-        elif number is not None:
-            scores = [(segments[number], value)] if number in segments else []
-        elif len(segments) == 1:
-            scores = [(next(iter(segments.values())), value)]
-        else:
-            raise UserError(f'{where} has no "segment", and document {document} has several')
-        for place, score in scores:
+        for place, score in _by_segment(value, record, where, document, places[document]):
             if place in found[name]:
                 raise UserError(f"{where}: {name} already has a score of this segment")
             found[name][place] = _number(score, where)
@@ -225,6 +212,36 @@ def _of_records(
             if place not in scores:
                 raise UserError(f"{path}: {name} lacks a score of {texts.place(place)}")
     return {name: [scores[place] for place in range(size)] for name, scores in found.items()}
+
+
+def _by_segment(
+    value, record: dict, where: str, document: str, segments: Dict[str, int]
+) -> List[Tuple[int, Any]]:
+    """Return (index of a segment, its score) for each segment of the test set in a record.
+
+    Args:
+        value: score of one segment, or list with those of a whole document, as in the file.
+        record: fields of the record.
+        where: location of the record, for error messages.
+        document: name of its document.
+        segments: name of each segment of the document -> index in the test set.
+
+    Raises:
+        UserError: it is unclear to which segments the scores belong.
+    """
+    number = name_of(where, record, SEGMENT_FIELDS)
+    if isinstance(value, list):
+        if len(value) != len(segments):
+            raise UserError(
+                f"{where} has {len(value)} scores, but document {document} has {len(segments)} "
+                "segments"
+            )
+        return list(zip(segments.values(), value))
+    if number is not None:
+        return [(segments[number], value)] if number in segments else []
+    if len(segments) == 1:
+        return [(next(iter(segments.values())), value)]
+    raise UserError(f'{where} has no "segment", and document {document} has several')
 
 
 def _places(texts: Translations) -> Dict[str, Dict[str, int]]:

@@ -29,7 +29,7 @@ from fairseq_docmt.scoring.corpus.corpus_metrics import Options
 from fairseq_docmt.scoring.report.difference import Run, runs
 from fairseq_docmt.scoring.report.plots import line_plot
 from fairseq_docmt.scoring.texts import translations
-from fairseq_docmt.scoring.texts.translations import Translations
+from fairseq_docmt.scoring.texts.test_set import Translations
 from fairseq_docmt.scoring.words import tags
 
 #: Maximum number of ranges in the plot of BLEU by position, so that their labels fit.

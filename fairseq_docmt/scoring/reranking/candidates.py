@@ -260,26 +260,10 @@ def _read_lists(
     scores: List[Optional[List[float]]] = []
     numbered, origins = [], []
     for where, record in given:
-        found = next((record[name] for name in names if isinstance(record.get(name), list)), None)
-        alone = record.get(HYPOTHESIS)
         first = len(lists)
-        if found:
-            entries = [entry if isinstance(entry, dict) else {"text": entry} for entry in found]
-            texts = [entry.get("text") for entry in entries]
-            if not all(isinstance(each, str) for each in texts):
-                raise UserError(f"{where}: a translation of the list is no text")
-            lists.append([" ".join(each.split()) for each in texts])
-            values = [_number(entry.get("score")) for entry in entries]
-            scores.append(None if None in values else values)
-        elif has_lists and isinstance(alone, str) and record.keys().isdisjoint(names):
-            # `translate --nbest` writes no list if there is one translation, or one for each line.
-            lists += [[line] for line in map(str.strip, alone.split("\n")) if line] or [[""]]
-            scores += [[0.0]] * (len(lists) - first)  # of one candidate, it decides nothing
-        else:
-            raise UserError(
-                f"{where} has no list of translations ({', '.join(names)}); name its field as "
-                "FILE#FIELD"
-            )
+        for texts, values in _lists_of(record, where, names, has_lists):
+            lists.append(texts)
+            scores.append(values)
         origins += [where] * (len(lists) - first)
         # The numbers of lists stand in for texts, to match records with segments.
         numbers = "\n".join(map(str, range(first, len(lists))))
@@ -301,6 +285,38 @@ def _read_lists(
         source,
         notes=layout.notes(path, text),
         places=[origins[own[0]] for own in places],
+    )
+
+
+def _lists_of(
+    record: dict, where: str, names: Sequence[str], has_lists: bool
+) -> List[Tuple[List[str], Optional[List[float]]]]:
+    """Return the lists of candidates in a record, each with its scores, or None if it has none.
+
+    Args:
+        record: fields of the record.
+        where: its location, for error messages.
+        names: fields that may hold a list.
+        has_lists: whether any record of the file has a list.
+
+    Raises:
+        UserError: the record has no list, or an entry of its list has no text.
+    """
+    found = next((record[name] for name in names if isinstance(record.get(name), list)), None)
+    alone = record.get(HYPOTHESIS)
+    if found:
+        entries = [entry if isinstance(entry, dict) else {"text": entry} for entry in found]
+        texts = [entry.get("text") for entry in entries]
+        if not all(isinstance(each, str) for each in texts):
+            raise UserError(f"{where}: a translation of the list is no text")
+        values = [_number(entry.get("score")) for entry in entries]
+        return [([" ".join(each.split()) for each in texts], None if None in values else values)]
+    if has_lists and isinstance(alone, str) and record.keys().isdisjoint(names):
+        # `translate --nbest` writes no list if there is one translation, or one for each line.
+        lines = [line for line in map(str.strip, alone.split("\n")) if line] or [""]
+        return [([line], [0.0]) for line in lines]  # of one candidate, the score decides nothing
+    raise UserError(
+        f"{where} has no list of translations ({', '.join(names)}); name its field as FILE#FIELD"
     )
 
 

@@ -105,8 +105,25 @@ def from_arguments(
         candidates: candidates of all sentences.
 
     Raises:
-        UserError: a score needs a model that is not given, a model is given but not needed, or an
-            option is invalid.
+        UserError: a score needs a model that is not given, a model is given but not needed, an
+            option is invalid, or a model cannot be loaded.
+    """
+    _check(args, names)
+    channel = _channel(args, candidates) if args.channel else None
+    model = _language_model(args, candidates) if args.language_model else None
+    return NoisyChannel(model, channel)
+
+
+def _check(args: argparse.Namespace, names: Sequence[str]) -> None:
+    """Refuse models and options without each other.
+
+    Args:
+        args: options of the command line.
+        names: names of the scores to compute.
+
+    Raises:
+        UserError: a score needs a model that is not given, or an option has no effect or an
+            impossible value.
     """
     for name, path in (("channel", args.channel), ("language-model", args.language_model)):
         if (name in names) != (path is not None):
@@ -121,9 +138,14 @@ def from_arguments(
         raise UserError("--text-form is for --language-model and --channel; give one of them")
     if args.language_model_context is not None and args.language_model_context < 0:
         raise UserError("--language-model-context must not be negative; 0 reads no sentences")
-    channel = _channel(args, candidates) if args.channel else None
-    if not args.language_model:
-        return NoisyChannel(None, channel)
+
+
+def _language_model(args: argparse.Namespace, candidates: Candidates) -> DocumentLanguageModel:
+    """Load the language model, and warn if it lacks many words of the candidates.
+
+    Raises:
+        UserError: the model cannot be loaded, or is not of the language of ``--text-form``.
+    """
     encode = str
     if args.text_form:
         folder, language = args.text_form
@@ -150,7 +172,7 @@ def from_arguments(
             else "if they are raw text, give --text-form",
         )
     _report_guesses(model, candidates)
-    return NoisyChannel(model, channel)
+    return model
 
 
 def _refuse_other_language(

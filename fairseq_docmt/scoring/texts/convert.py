@@ -25,7 +25,7 @@ import argparse
 import json
 import re
 from pathlib import Path
-from typing import List
+from typing import List, Sequence, Tuple
 
 from lxml import etree
 
@@ -34,7 +34,7 @@ from fairseq_docmt.readers import Document, Documents, Output, read_docids, read
 from fairseq_docmt.readers.files import whole_number, write_text
 from fairseq_docmt.readers.record_files import TEXT_FIELDS
 from fairseq_docmt.scoring.texts import translations, wrappers
-from fairseq_docmt.scoring.texts.layout import Mismatch, documents_of, layout_of, without_gaps
+from fairseq_docmt.scoring.texts.layout import Mismatch, documents_of, layout_of, named
 from fairseq_docmt.scoring.texts.matching import Reading
 from fairseq_docmt.scoring.texts.translations import read_translations
 
@@ -123,7 +123,7 @@ def read_documents(args: argparse.Namespace):
         text, changed = wrappers.stripped(text, wrappers.removed_for([]))
         stripped = [f"wrappers removed from {changed} segments"]
     if not args.source and isinstance(text, Documents):
-        documents, notes = without_gaps(text.documents)
+        documents, notes = _without_gaps(text.documents)
         notes += stripped
         if not documents:
             raise UserError(f"{args.file}: nothing is left to convert; {notes[0]}")
@@ -146,6 +146,32 @@ def read_documents(args: argparse.Namespace):
         ) from None
     documents = documents_of(layout.index, layout.ids, found, layout.segment_numbers)
     return documents, stripped + layout.notes(args.file, text)
+
+
+def _without_gaps(documents: Sequence[Document]) -> Tuple[List[Document], List[str]]:
+    """Drop segments that have no text or are marked as bad.
+
+    Documents that lose all their segments are dropped too.
+
+    Returns:
+        The remaining documents, and a list with a note for the user, which is empty if nothing was
+        dropped.
+    """
+    found, notes = [], []
+    for document in documents:
+        dropped = {*document.missing, *document.bad}
+        keep = [at for at in range(len(document.segments)) if at not in dropped]
+        numbers = document.numbers and [document.numbers[at] for at in keep]
+        segments = [document.segments[at] for at in keep]
+        if keep or not dropped:
+            found.append(Document(document.id, segments, numbers))
+        if document.missing:
+            notes.append(f"{document.id} ({len(document.missing)} without text)")
+        if document.bad:
+            notes.append(f"{document.id} ({len(document.bad)} marked as bad)")
+    if notes:
+        notes = [f"segments left out of {named(notes)}"]
+    return found, notes
 
 
 def json_lines(documents: List[Document], path: str = "", role: str = "system") -> str:

@@ -484,32 +484,6 @@ def _filled(document: Document, size: int, wanted: Optional[List[str]]) -> Docum
     )
 
 
-def without_gaps(documents: Sequence[Document]) -> Tuple[List[Document], List[str]]:
-    """Drop segments that have no text or are marked as bad.
-
-    Documents that lose all their segments are dropped too.
-
-    Returns:
-        The remaining documents, and a list with a note for the user, which is empty if nothing was
-        dropped.
-    """
-    found, notes = [], []
-    for document in documents:
-        dropped = {*document.missing, *document.bad}
-        keep = [at for at in range(len(document.segments)) if at not in dropped]
-        numbers = document.numbers and [document.numbers[at] for at in keep]
-        segments = [document.segments[at] for at in keep]
-        if keep or not dropped:
-            found.append(Document(document.id, segments, numbers))
-        if document.missing:
-            notes.append(f"{document.id} ({len(document.missing)} without text)")
-        if document.bad:
-            notes.append(f"{document.id} ({len(document.bad)} marked as bad)")
-    if notes:
-        notes = [f"segments left out of {named(notes)}"]
-    return found, notes
-
-
 def named(names: Sequence[str]) -> str:
     """Join names into one string; only the first five are named, the others are counted."""
     more = len(names) - SHOWN

@@ -1,4 +1,4 @@
-"""Translations of documents by several systems, with references and source.
+"""Reading of translations of documents by several systems, with references and source.
 
 The first reference defines the documents and segments of the test set; without references, the
 source does.  Segments that the first reference lacks are known from another one or the source.  All
@@ -14,7 +14,6 @@ from typing import Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from fairseq_docmt.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import Documents, Input, Lines, read_docids, read_input
 from fairseq_docmt.readers import add_argument as add_format_argument
@@ -22,11 +21,9 @@ from fairseq_docmt.scoring.texts import alignment, checks, wrappers
 from fairseq_docmt.scoring.texts.layout import (
     SHOWN,
     TAKEN_FOR_EMPTY,
-    Gaps,
     Layout,
     Mismatch,
     by_docids,
-    named,
 )
 from fairseq_docmt.scoring.texts.matching import (
     DEFAULT_READING,
@@ -34,93 +31,11 @@ from fairseq_docmt.scoring.texts.matching import (
     layout_and_references,
     match_system,
 )
+from fairseq_docmt.scoring.texts.test_set import Translations, without_gaps
 
 #: Languages that tokenizer 13a of BLEU does not split into words.
 NOT_BY_SPACES = ("zh", "ja", "ko", "th", "lo", "km", "my")
 MISSING = ("skip", "empty")
-
-
-class Translations(NamedTuple):
-    """A test set: translations by several systems, references and source, segment by segment.
-
-    Attributes:
-        index: document boundaries, and line of each segment.
-        systems: system -> (segments,) translations.
-        references: one or more references, each (segments,).
-        source: (segments,) source; None if unknown.
-        whole: system -> (documents,) translations of whole documents.  Empty if the segments of
-            every system match the test set; otherwise it has all systems, also those that do not
-            match and are not in ``systems``.
-        ids: (documents,) names of the documents; None if the test set has none.
-        numbers: (segments,) names of the segments in their documents; None if a segment has none.
-        kept: bool array with an element for each segment in the files, which is False if the
-            segment is left out of the evaluation; None if all are evaluated.
-        whole_position: (segments,) position of each segment in its document, from 0, where segments
-            left out of the evaluation are counted too; None if all are evaluated.
-        groups: (segments,) group of each segment, by which scores are reported; None for no groups.
-        notes: notes for the user on how the texts were matched and what looks wrong.
-        aligned: system -> report on its alignment, for systems that were aligned with the
-            reference.
-        language: code of the target language; None if it cannot be told from the files.
-        reordered: whether the file that defines the segments has them in another order.
-        procedure: processing steps that changed the texts, such as ``missing:skip``, to be given in
-            signatures.
-    """
-
-    index: DocumentIndex
-    systems: Dict[str, List[str]]
-    references: List[List[str]]
-    source: Optional[List[str]] = None
-    whole: Dict[str, List[str]] = {}
-    ids: Optional[List[str]] = None
-    numbers: Optional[List[str]] = None
-    kept: Optional[np.ndarray] = None
-    whole_position: Optional[np.ndarray] = None
-    groups: Optional[List[str]] = None
-    notes: Sequence[str] = ()
-    aligned: Dict[str, alignment.Report] = {}
-    language: Optional[str] = None
-    reordered: bool = False
-    procedure: Sequence[str] = ()
-
-    @property
-    def signature(self) -> str:
-        """Size of the test set and steps that changed its texts, e.g. ``docs:9|sents:99|...``."""
-        counts = [f"docs:{self.index.num_documents}", f"sents:{self.index.num_sentences}"]
-        return "|".join([*counts, *self.procedure])
-
-    @property
-    def position(self) -> np.ndarray:
-        """(segments,) position of each segment in its document, from 0.
-
-        Segments left out of the evaluation are counted too.
-        """
-        return self.index.position if self.whole_position is None else self.whole_position
-
-    @property
-    def names(self) -> List[str]:
-        """Names of all systems; the first system is the baseline."""
-        return [*(self.whole or self.systems)]
-
-    def joined(self, sentences: Sequence[str]) -> List[str]:
-        """Return one line for each document of a text, by joining the document's segments."""
-        return [" ".join(sentences[a:b]) for a, b in self.index.spans]
-
-    def documents(self, name: str) -> List[str]:
-        """Return a system's translation of each document, as one line."""
-        return self.whole[name] if name in self.whole else self.joined(self.systems[name])
-
-    def place(self, segment: int) -> str:
-        """Return a segment's document and its number there, e.g. ``talk7, 12``.
-
-        The number is that of the file; if there is none, segments are counted from 1.
-        """
-        number = self.numbers[segment] if self.numbers else self.position[segment] + 1
-        return f"{self.name_of(int(self.index.document[segment]))}, {number}"
-
-    def name_of(self, document: int) -> str:
-        """Return the name of the document with this index or, if it has none, its number from 1."""
-        return self.ids[document] if self.ids else str(document + 1)
 
 
 def add_arguments(parser: argparse.ArgumentParser, source_required: bool = False) -> None:
@@ -257,31 +172,12 @@ def read_translations(
         UserError: a file is missing, empty, not UTF-8 or malformed, its documents or segments do
             not match the reference, or the settings contradict each other.
     """
-    plain = reading.plain
-    twice = [path for path, count in Counter(references or ()).items() if count > 1]
-    if twice:
-        raise UserError(f"--reference {twice[0]} is given twice; give each once")
-    if reading.align_all and not reading.align:
-        raise UserError("--align-all needs --align LANGUAGE")
-    inputs = {name: read_input(path, reading.role, name, plain) for name, path in systems.items()}
-    ids = read_docids(reading.docids) if reading.docids else None
-    wanted = read_input(source, "source", plain=plain, by=reading.by) if source else None
-    given = [read_input(path, "reference", plain=plain, by=reading.by) for path in references or ()]
-    language = language_of([*given, *inputs.values()])
-    if ids and isinstance((given or [wanted])[0], Documents):
-        # The documents of plain text are found by their ids.
-        if not any(isinstance(text, Lines) for text in [*given, wanted, *inputs.values()]):
-            raise UserError(
-                "--docids is for plain text, and all texts name documents; leave it out"
-            )
-        given = [by_docids(text, ids) for text in given]
-        inputs = {name: by_docids(text, ids) for name, text in inputs.items()}
-        wanted, ids = wanted and by_docids(wanted, ids), None
+    files = _read_files(systems, references, source, reading)
     notes: List[str] = []
-    layout, others = layout_and_references(given, wanted, ids, inputs, notes)
-    wanted = wanted and layout.filled(wanted)
+    layout, others = layout_and_references(*files, notes)
+    wanted, inputs = files.source and layout.filled(files.source), files.systems
     if reading.strip_wrappers:
-        inputs = _stripped(inputs, given, notes)
+        inputs = _stripped(inputs, files.references, notes)
     if reading.missing:
         inputs = {name: layout.filled(text) for name, text in inputs.items()}
     texts = [_side(layout, "--reference", text, notes) for text in others]
@@ -294,30 +190,76 @@ def read_translations(
         name: match_system(layout, name, text, texts[0], reading, notes)
         for name, text in inputs.items()
     }
-    found = {name: each.segments for name, each in matched.items() if each.segments is not None}
-    whole = {name: each.documents for name, each in matched.items() if each.segments is None}
-    aligned = [name for name, each in matched.items() if each.aligned]
-    groups = _groups(layout, sides, reading.by)
     result = Translations(
         layout.index,
-        found,
+        {name: each.segments for name, each in matched.items() if each.segments is not None},
         texts,
         source_text,
-        whole,
+        {name: each.documents for name, each in matched.items() if each.segments is None},
         layout.ids,
         layout.segment_numbers,
-        groups=groups,
+        groups=_groups(layout, sides, reading.by),
         notes=notes,
-        language=language,
+        language=language_of([*files.references, *files.systems.values()]),
         reordered=layout.reordered,
     )
-    exact = {n: text for n, text in inputs.items() if n not in whole and n not in aligned}
-    result = _without_gaps(result, layout, of_sides, exact, reading)
-    result = _described(result, {name: matched[name].aligned for name in aligned}, reading)
+    aligned = {name: each.aligned for name, each in matched.items() if each.aligned}
+    exact = {n: inputs[n] for n in result.systems if n not in aligned}
+    result = _described(without_gaps(result, layout, of_sides, exact, reading), aligned, reading)
     if result.whole:
         whole = {name: result.whole.get(name) or result.documents(name) for name in inputs}
         return result._replace(whole=whole)
     return result
+
+
+class _Files(NamedTuple):
+    """Texts of a test set as they are in their files.
+
+    Attributes:
+        references: reference texts; empty if the systems' T- lines are the reference.
+        source: source text, or None.
+        ids: document id of each line of the texts, if these do not show their documents; else None.
+        systems: system -> its translations.
+    """
+
+    references: List[Input]
+    source: Optional[Input]
+    ids: Optional[List[str]]
+    systems: Dict[str, Input]
+
+
+def _read_files(
+    systems: Dict[str, str],
+    references: Optional[Sequence[str]],
+    source: Optional[str],
+    reading: Reading,
+) -> _Files:
+    """Read the files of :func:`read_translations`, and divide plain text by ``--docids``.
+
+    Raises:
+        UserError: a file cannot be read, or the settings contradict each other or the files.
+    """
+    plain = reading.plain
+    twice = [path for path, count in Counter(references or ()).items() if count > 1]
+    if twice:
+        raise UserError(f"--reference {twice[0]} is given twice; give each once")
+    if reading.align_all and not reading.align:
+        raise UserError("--align-all needs --align LANGUAGE")
+    inputs = {name: read_input(path, reading.role, name, plain) for name, path in systems.items()}
+    ids = read_docids(reading.docids) if reading.docids else None
+    wanted = read_input(source, "source", plain=plain, by=reading.by) if source else None
+    given = [read_input(path, "reference", plain=plain, by=reading.by) for path in references or ()]
+    if not (ids and isinstance((given or [wanted])[0], Documents)):
+        return _Files(given, wanted, ids, inputs)
+    # The documents of plain text are found by their ids.
+    if not any(isinstance(text, Lines) for text in [*given, wanted, *inputs.values()]):
+        raise UserError("--docids is for plain text, and all texts name documents; leave it out")
+    return _Files(
+        [by_docids(text, ids) for text in given],
+        wanted and by_docids(wanted, ids),
+        None,
+        {name: by_docids(text, ids) for name, text in inputs.items()},
+    )
 
 
 def _side(layout: Layout, option: str, text: Input, notes: List[str]) -> List[str]:
@@ -436,95 +378,6 @@ def _described(texts: Translations, aligned: Dict[str, int], reading: Reading) -
     procedure += [f"missing:{reading.missing}"] * (reading.missing is not None)
     procedure += ["wrappers:stripped"] * reading.strip_wrappers
     return texts._replace(procedure=procedure)
-
-
-def _without_gaps(
-    texts: Translations,
-    layout: Layout,
-    of_sides: Sequence[Gaps],
-    systems: Dict[str, Input],
-    reading: Reading,
-) -> Translations:
-    """Leave out the segments that a text lacks or marks as bad, and return the smaller test set.
-
-    An empty translation of a system is scored.  Notes on the segments that are left out are
-    appended to ``texts.notes``.
-
-    Args:
-        texts: test set with all segments.
-        layout: its documents and segments.
-        of_sides: gaps of the references and of the source.
-        systems: texts of the systems that match segment by segment, without alignment.
-        reading: settings; ``missing`` says whether segments that a system lacks are left out.
-
-    Raises:
-        UserError: no segment is left.
-    """
-    missing = np.any([gaps.missing for gaps in of_sides], axis=0)
-    bad = np.any([gaps.bad for gaps in of_sides], axis=0)
-    lacking, notes = missing.copy(), []
-    for name, text in systems.items():
-        gaps = layout.gaps(text)
-        bad |= gaps.bad
-        if reading.missing == "skip":
-            notes += _gap_notes(texts, gaps.missing & ~lacking, f"which {name} lacks")
-            lacking |= gaps.missing
-        elif count := int((gaps.missing & ~missing).sum()):
-            texts.notes.append(f"{name}: {count} missing segments {TAKEN_FOR_EMPTY}")
-    notes += _gap_notes(texts, missing, "without a reference or source")
-    notes += _gap_notes(texts, bad & ~lacking, "marked as bad (is_bad_source)")
-    dropped = lacking | bad
-    if not notes:
-        return texts
-    if texts.whole:  # their documents cannot be cut
-        dropped, cut = _whole_documents(texts.index, dropped), dropped
-        rest = _whole_documents(texts.index, dropped & ~cut)
-        notes += _gap_notes(texts, rest, "with these segments, as documents are scored as a whole")
-    if dropped.all():
-        raise UserError(f"{layout.path}: nothing is left to score; {'; '.join(notes)}")
-    texts.notes.extend(notes)
-    index = layout.index.without(dropped)
-
-    def kept(sentences: List[str]) -> List[str]:
-        return [text for text, gone in zip(sentences, dropped) if not gone]
-
-    return texts._replace(
-        index=index,
-        systems={name: kept(sentences) for name, sentences in texts.systems.items()},
-        references=[kept(sentences) for sentences in texts.references],
-        source=texts.source and kept(texts.source),
-        whole={name: [rows[n] for n in index.numbers] for name, rows in texts.whole.items()},
-        ids=[texts.name_of(number) for number in index.numbers],
-        numbers=texts.numbers and kept(texts.numbers),
-        kept=~dropped,
-        whole_position=layout.index.position[~dropped],
-        groups=texts.groups and kept(texts.groups),
-    )
-
-
-def _whole_documents(index: DocumentIndex, segments: np.ndarray) -> np.ndarray:
-    """Return which segments are in a document with one of the given segments: (segments,) bool."""
-    return np.isin(index.document, np.unique(index.document[segments]))
-
-
-def _gap_notes(texts: Translations, gone: np.ndarray, why: str) -> List[str]:
-    """Return a list with one note that names the left-out segments; empty if there are none.
-
-    Args:
-        texts: test set with all segments.
-        gone: (segments,) bool, True for the left-out segments.
-        why: reason that the note gives, such as ``marked as bad``.
-    """
-    if not gone.any():
-        return []
-    whole = [n for n, (a, b) in enumerate(texts.index.spans) if gone[a:b].all()]
-    single = np.flatnonzero(gone & ~np.isin(texts.index.document, whole)).tolist()
-    parts = []
-    if whole:
-        parts.append(f"{len(whole)} documents ({named([texts.name_of(n) for n in whole])})")
-    if single:
-        parts.append(f"{len(single)} segments ({named([texts.place(n) for n in single])})")
-    return [f"left out, {why}: {' and '.join(parts)}"]
 
 
 def language_of(texts: Sequence[Input]) -> Optional[str]:

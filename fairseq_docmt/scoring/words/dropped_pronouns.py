@@ -29,7 +29,7 @@ from fairseq_docmt.scoring import _tables
 from fairseq_docmt.scoring._intervals import PROCEDURE, Counts, difference_interval, ends_of
 from fairseq_docmt.scoring._tables import Table
 from fairseq_docmt.scoring.texts import translations
-from fairseq_docmt.scoring.texts.translations import Translations
+from fairseq_docmt.scoring.texts.test_set import Translations
 from fairseq_docmt.scoring.words import tags
 from fairseq_docmt.scoring.words.pronouns import f1_cell, numbers
 

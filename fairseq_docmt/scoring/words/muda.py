@@ -18,7 +18,7 @@ from typing import Dict, List, Sequence
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring import _intervals, _tables
 from fairseq_docmt.scoring.texts import translations
-from fairseq_docmt.scoring.texts.translations import Translations
+from fairseq_docmt.scoring.texts.test_set import Translations
 from fairseq_docmt.scoring.words import pronouns, tags
 from fairseq_docmt.scoring.words.muda_rules import (
     LANGUAGES,

@@ -11,7 +11,7 @@ from typing import List, Sequence
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers.files import lines_of, read_text, write_text
 from fairseq_docmt.readers.record_files import parsed_json
-from fairseq_docmt.scoring.texts.translations import Translations
+from fairseq_docmt.scoring.texts.test_set import Translations
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:

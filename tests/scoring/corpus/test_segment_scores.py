@@ -166,6 +166,7 @@ def test_segments_that_are_left_out(scoring, write, arguments, tmp_path):
         ("M:one=FILE", "1\n2\n3\n4\n", "--scores M: scores of two are missing"),
         ("M:one=FILE", "1\n2\n3\n", "one has 3 scores, but the test set 4 segments"),
         ("M:one=FILE", "1\nx\n3\n4\n", "scores: line 2: 'x' is no score; every segment needs a fi"),
+        ("M:one=FILE", "1\n\nx\n3\n4\n", "scores: line 3: 'x' is no score"),
         ("M=FILE", SEGMENTS.replace("90.0", "None"), "'None' is no score"),
         ("M=FILE", SEGMENTS.replace("90.0", "nan"), "'nan' is no score"),
         ("M=FILE", SEGMENTS.replace("90.0", "9_0"), "'9_0' is no score"),

@@ -21,7 +21,7 @@ from fairseq_docmt.scoring.report import command
 from fairseq_docmt.scoring.report import difference as _difference
 from fairseq_docmt.scoring.report.difference import Run, runs
 from fairseq_docmt.scoring.report.plots import line_plot
-from fairseq_docmt.scoring.texts.translations import Translations
+from fairseq_docmt.scoring.texts.test_set import Translations
 from fairseq_docmt.scoring.words import tags
 
 HOSTILE = "</td><script>document.title = 'broken'</script><img src=x onerror=alert(1)>&amp;"

@@ -1,6 +1,6 @@
 """Gaps in published test sets: left out, counted and named, in every command that reads them.
 
-Covers scoring/texts/layout.py.
+Covers scoring/texts/layout.py, scoring/texts/test_set.py.
 """
 
 import json

@@ -10,7 +10,7 @@ import spacy
 
 from fairseq_docmt.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.scoring.texts.translations import Translations
+from fairseq_docmt.scoring.texts.test_set import Translations
 from fairseq_docmt.scoring.words.muda import analyse, count, tag
 from fairseq_docmt.scoring.words.muda_rules import LANGUAGES
 
