@@ -11,6 +11,7 @@ from functools import partial
 from typing import Tuple
 
 import numpy as np
+from fairseq.data import Dictionary
 from fairseq.tasks.translation import load_langpair_dataset
 
 from fairseq_docmt.criterions.attention_regularization import AttentionRegularization
@@ -81,27 +82,32 @@ def mixed(task, corpus: DocumentCorpus, spans: Spans) -> Tuple[DocumentCorpus, S
     Raises:
         UserError: the pairs are missing or damaged, or were binarised with other dictionaries.
     """
-    cfg, folder = task.cfg, task.cfg.sentence_data
-    if folder is None:
+    if task.cfg.sentence_data is None:
         return corpus, spans
+    added, name = _sentence_pairs(task)
+    task.remember_files("--sentence-data", [f"{name}.{side}.bin" for side in _languages(task)])
+    joined = with_sentence_pairs(corpus, added)
+    loss_on_last = task.view_options(trains=True).get("loss_on_last", False)
+    first = corpus.index.num_sentences
+    ratio = task.cfg.sentence_ratio
+    return joined, partial(mixed_spans, spans, joined.tgt_sizes, first, ratio, loss_on_last)
+
+
+def _sentence_pairs(task) -> Tuple[DocumentCorpus, str]:
+    """Return the sentence pairs of ``--sentence-data``, and the start of the names of their files.
+
+    Raises:
+        UserError: see :func:`mixed`.
+    """
+    cfg, folder = task.cfg, task.cfg.sentence_data
     if not os.path.isdir(folder):
         raise UserError(
             f"--sentence-data: folder {folder} not found; give a folder of binarised data"
         )
-    languages = (cfg.source_lang, cfg.target_lang)
+    languages = _languages(task)
     dictionaries = (task.source_dictionary, task.target_dictionary)
     for language, dictionary in zip(languages, dictionaries):
-        path = os.path.join(folder, f"dict.{language}.txt")
-        own = task.load_dictionary(path)
-        if task.tag_options is not None:
-            task.tag_options.extend(own)
-        if own.symbols != dictionary.symbols:
-            raise UserError(
-                f"--sentence-data: {path} has other words than the dictionary of the documents; "
-                "binarise the sentence pairs with it (--srcdict, --tgtdict of "
-                "fairseq-preprocess)"
-            )
-    name = os.path.join(folder, f"{cfg.train_subset}.{'-'.join(languages)}")
+        _check_dictionary(task, os.path.join(folder, f"dict.{language}.txt"), dictionary)
 
     def load_pairs():
         return load_langpair_dataset(
@@ -121,17 +127,38 @@ def mixed(task, corpus: DocumentCorpus, spans: Spans) -> Tuple[DocumentCorpus, S
             truncate_source=cfg.truncate_source,
         )
 
+    name = os.path.join(folder, f"{cfg.train_subset}.{'-'.join(languages)}")
     check_split(folder, cfg.train_subset, languages, combined=True)
     added = open_corpus(name, load_pairs, task.longest_source, task.added_symbols)
     if added.tgt_sizes is None:
         raise UserError(f"--sentence-data: {name} has no target side; binarise both languages")
     check_words(added, *(dictionary.unk() for dictionary in dictionaries))
-    task.remember_files("--sentence-data", [f"{name}.{language}.bin" for language in languages])
-    joined = with_sentence_pairs(corpus, added)
-    loss_on_last = task.view_options(trains=True).get("loss_on_last", False)
-    first = corpus.index.num_sentences
-    draw = partial(mixed_spans, spans, joined.tgt_sizes, first, cfg.sentence_ratio, loss_on_last)
-    return joined, draw
+    return added, name
+
+
+def _languages(task) -> Tuple[str, str]:
+    return task.cfg.source_lang, task.cfg.target_lang
+
+
+def _check_dictionary(task, path: str, dictionary: Dictionary) -> None:
+    """Check that the sentence pairs were binarised with the same dictionary as the documents.
+
+    Args:
+        task: document task.
+        path: dictionary file of the sentence pairs.
+        dictionary: dictionary of the documents.
+
+    Raises:
+        UserError: the words differ.
+    """
+    own = task.load_dictionary(path)
+    if task.tag_options is not None:
+        task.tag_options.extend(own)
+    if own.symbols != dictionary.symbols:
+        raise UserError(
+            f"--sentence-data: {path} has other words than the dictionary of the documents; "
+            "binarise the sentence pairs with it (--srcdict, --tgtdict of fairseq-preprocess)"
+        )
 
 
 def reads_supporting_words(task, criterion, rows_form_documents: bool) -> bool:

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass, field
+from typing import Optional
 
 from fairseq.tasks import register_task
 from omegaconf import II
@@ -151,23 +152,16 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
         skip_remainder_batch=False,
         **_,
     ):
-        if max_sentences is None:
-            raise UserError(
-                "give --batch-size, the number of documents to read side by side; --max-tokens "
-                "has no effect on streams, which read the same number of sentences from each"
-            )
-        if max_tokens is not None:
-            logger.warning("--max-tokens does not limit the batches of a stream, --batch-size does")
+        _check_batch_size(max_sentences, max_tokens)
         most = (self.cfg.max_source_positions, self.cfg.max_target_positions)
         kept = view.index.num_sentences
         view.report_left_out(view.too_long, most, ignore_invalid_inputs, kept)
         trains = view is self.datasets.get(self.cfg.train_subset)
-        documents = view.index.num_documents
-        if trains and epoch == 1 and max_sentences * num_shards > documents:
+        if trains and epoch == 1 and max_sentences * num_shards > view.index.num_documents:
             logger.warning(
                 "--batch-size %d makes more lanes than there are documents (%d) in training, so "
                 "that some rows of all batches are empty; give a smaller one",
-                *(max_sentences, documents),
+                *(max_sentences, view.index.num_documents),
             )
         batches = view.batches(
             max_sentences,
@@ -256,3 +250,18 @@ def _without_fillers(sample, criterion, result):
     if getattr(criterion, "sentence_avg", False):
         sample_size = logging_output["sample_size"] = sentences
     return loss, sample_size, logging_output
+
+
+def _check_batch_size(max_sentences: Optional[int], max_tokens: Optional[int]) -> None:
+    """Check ``--batch-size``, and warn if ``--max-tokens``, which has no effect, is given.
+
+    Raises:
+        UserError: ``--batch-size``, the number of lanes of a stream, is missing.
+    """
+    if max_sentences is None:
+        raise UserError(
+            "give --batch-size, the number of documents to read side by side; --max-tokens has no "
+            "effect on streams, which read the same number of sentences from each"
+        )
+    if max_tokens is not None:
+        logger.warning("--max-tokens does not limit the batches of a stream, --batch-size does")

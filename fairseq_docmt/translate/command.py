@@ -178,6 +178,8 @@ def main(args: argparse.Namespace, others: List[str]) -> None:
     files = _files(args)
     if args.system != SYSTEM and not any(file.source.holds_system for file in files):
         raise UserError("--system names the system in XML and SGM; leave it out")
+    if not args.system.strip() or not args.system.isprintable() or {*args.system} & {*'"<>&'}:
+        raise UserError(f'--system {args.system!r}: give a name without ", <, > and &')
     documents = [d for file in files for d in file.source.documents]
     if not any(segment for document in documents for segment in document.segments):
         raise UserError("the input has no text to translate")

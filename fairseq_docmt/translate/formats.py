@@ -314,6 +314,8 @@ class Sgm:
     holds_nbest = False
     holds_system = True
     SET = re.compile(r"<(/?)srcset\b([^>]*)>", flags=re.I)
+    #: Name of a system in the attributes of a tag.  NIST's sources have it in their documents.
+    NAME = re.compile(r"\ssysid\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s>]+)", flags=re.I)
 
     def __init__(self, text: str, path: str, layout: Layout, system: str, language: Optional[str]):
         if not self.SET.search(text):
@@ -329,10 +331,15 @@ class Sgm:
         """Yield the whole SGM file, with translations, as a single string."""
         found = iter([best[0].text for d in range(len(self.documents)) for best in translations(d)])
         text = sgm.SEG.sub(lambda seg: seg[1] + self._escaped(next(found)) + seg[3], self._text)
-        names = f' sysid="{self._system}"'
-        if self._language and "trglang" not in text:
-            names += f' trglang="{self._language}"'
-        yield self.SET.sub(lambda tag: f"<{tag[1]}tstset{tag[2]}{'' if tag[1] else names}>", text)
+        name = f' sysid="{self._system}"'
+        language = self._language and "trglang" not in text
+        added = name + (f' trglang="{self._language}"' if language else "")
+        text = sgm.DOC.sub(lambda tag: self.NAME.sub(lambda _: name, tag[0]), text)
+
+        def set_tag(tag) -> str:
+            return "</tstset>" if tag[1] else f"<tstset{self.NAME.sub('', tag[2])}{added}>"
+
+        yield self.SET.sub(set_tag, text)
 
 
 def read_source(

@@ -133,6 +133,16 @@ def test_sgm(run, wanted, tmp_path):
     assert lines == [line for document in wanted for line in document]
 
 
+def test_sgm_whose_source_names_a_system(run, tmp_path):
+    """As in NIST's files; the name is that of the translations, which are then read by it."""
+    given, out = tmp_path / "in.sgm", tmp_path / "out.sgm"
+    given.write_text(sgm().replace("<doc ", '<doc sysid="ref" ').replace("any", 'any" SysID="x'))
+    run(given, "--system", "ours", "--out", out)
+    text = out.read_text()
+    assert text.count('sysid="ours"') == 1 + len(DOCS) and "ref" not in text and "SysID" not in text
+    assert len(read_input(f"{out}#ours", "system").documents) == len(DOCS)
+
+
 def test_text_with_document_ids(run, wanted, tmp_path):
     given, ids = tmp_path / "in", tmp_path / "ids"
     given.write_text("".join(f"{s}\n" for _, _, s in rows()))
@@ -410,6 +420,12 @@ MISTAKES = {
     "workers": ("w1\n", ["--workers", "0"], "--workers must be 1, or on a CPU more; got 0 on cpu"),
     "a language": ("w1\n", ["--split-sentences", "klingon"], "spaCy has no such language"),
     "a name for nothing": ("w1\n", ["--system", "x"], "--system names the system in XML and SGM"),
+    "a name with quotes": (
+        "<srcset><doc docid=a><seg>w1</seg>",
+        ["--system", 'a"b'],
+        "give a name",
+    ),
+    "a name to control": ("<srcset><doc docid=a><seg>w1</seg>", ["--system", "\1"], "give a name"),
     "an option of another command": (
         "w1\n",
         ["--gen-subset", "x"],

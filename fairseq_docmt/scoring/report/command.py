@@ -163,11 +163,16 @@ def main(args: argparse.Namespace) -> None:
     size = size_of_ranges(texts) if args.range is None else args.range
     positions = metrics.by_position(texts, size, options)
     plots = []
-    counts = enough(metrics.counts_of_ranges(texts, size))
+    ranges = metrics.counts_of_ranges(texts, size)
+    counts = enough(ranges)
     if len(counts) > 1:  # not for documents of a few sentences
         metrics.note_places(args, texts)
         plot = line_plot(positions, "place of the sentence", "BLEU", counts)
-        plots.append(("BLEU by place in the document", plot))
+        plots.append((_caption("BLEU by place in the document", ranges, "sentences"), plot))
+    elif args.range is not None:
+        texts.notes.append(
+            f"--range {size}: no plot, as fewer than two ranges have {FEWEST} sentences"
+        )
     page = page_of(
         args.title,
         texts,
@@ -190,6 +195,13 @@ def enough(counts: Dict[str, int]) -> Dict[str, int]:
         The counts of the remaining points.
     """
     return {place: count for place, count in counts.items() if count >= FEWEST}
+
+
+def _caption(text: str, counts: Dict[str, int], unit: str) -> str:
+    """Return the caption of a plot, which names the points that :func:`enough` drops."""
+    gone = [place for place, count in counts.items() if count < FEWEST]
+    why = f" (not shown, with fewer than {FEWEST} {unit}: {', '.join(gone)})"
+    return text + why if gone else text
 
 
 def size_of_ranges(texts: Translations) -> int:
@@ -366,13 +378,14 @@ def contrastive_plots(contrastive: Contrastive) -> List[Tuple[str, Markup]]:
     for set_name, systems in contrastive.sets.items():
         distances = {n: f.get("by label", {}).get("distance", {}) for n, f in systems.items()}
         longest = max(distances.values(), key=len)
-        counts = enough({distance: int(found["items"]) for distance, found in longest.items()})
+        items = {distance: int(found["items"]) for distance, found in longest.items()}
+        counts = enough(items)
         if len(counts) < 2:
             continue
         lines = {n: _in_percent(parts, "accuracy") for n, parts in distances.items() if parts}
         chance = _in_percent(longest, "chance")
         plot = line_plot(lines, f"distance in sentences, {set_name}", "accuracy %", counts, chance)
-        plots.append((f"{set_name} by distance", plot))
+        plots.append((_caption(f"{set_name} by distance", items, "items"), plot))
     return plots
 
 

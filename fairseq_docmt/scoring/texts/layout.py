@@ -208,14 +208,14 @@ class Layout(NamedTuple):
         return [line for a, b in self.index.spans for line in [*segments[a:b], ""]]
 
     def notes(self, name: str, text: Input) -> List[str]:
-        """Return notes for the user on how the text of a system was matched with the test set.
+        """Return notes for the user on how a text was matched with the test set.
 
         They report documents that are not in the test set, blank lines that were taken for empty
         translations, and documents or segments that were matched by order because they have no ids.
 
         Args:
-            name: name of the system.
-            text: the system's translations.
+            name: name of the system, or option by which the text was given.
+            text: the text.
         """
         if isinstance(text, Lines):
             lines = self._lines(text)
@@ -227,10 +227,11 @@ class Layout(NamedTuple):
         if self.ids is None:
             return [f"{name}: documents in the order of the file, as {self.path} has no ids"]
         known = set(self.ids)
-        extra = sum(document.id not in known for document in text.documents)
-        notes = [f"{name}: {extra} documents that are not in {self.path} left out"] * (extra > 0)
-        named = self.numbers is not None and None not in self.numbers
-        if named and any(d.numbers is None and len(d.segments) > 1 for d in text.documents):
+        extra = [d.id for d in text.documents if d.segments and d.id not in known]
+        what = f"{len(extra)} documents that are not in {self.path} ({named(extra)})"
+        notes = [f"{name}: left out, {what}"] * bool(extra)
+        numbered = self.numbers is not None and None not in self.numbers
+        if numbered and any(d.numbers is None and len(d.segments) > 1 for d in text.documents):
             notes.append(f"{name}: segments in the order of the file, as they have no numbers")
         return notes
 

@@ -175,13 +175,16 @@ def read_translations(
     files = _read_files(systems, references, source, reading)
     notes: List[str] = []
     layout, others = layout_and_references(*files, notes)
+    for option, given in (("--reference", files.references), ("--source", [files.source])):
+        for text in given:
+            notes += layout.notes(option, text) if isinstance(text, Documents) else []
     wanted, inputs = files.source and layout.filled(files.source), files.systems
     if reading.strip_wrappers:
         inputs = _stripped(inputs, files.references, notes)
     if reading.missing:
         inputs = {name: layout.filled(text) for name, text in inputs.items()}
-    texts = [_side(layout, "--reference", text, notes) for text in others]
-    source_text = _side(layout, "--source", wanted, notes) if wanted else None
+    texts = [_side(layout, "--reference", text) for text in others]
+    source_text = _side(layout, "--source", wanted) if wanted else None
     sides = [*others, *filter(None, [wanted])]
     of_sides = [layout.gaps_of_side(text) for text in sides]
     missing = np.any([gaps.missing for gaps in of_sides], axis=0)
@@ -262,20 +265,17 @@ def _read_files(
     )
 
 
-def _side(layout: Layout, option: str, text: Input, notes: List[str]) -> List[str]:
+def _side(layout: Layout, option: str, text: Input) -> List[str]:
     """Return the segments of a reference or of the source.
 
     Args:
         layout: documents and segments of the test set.
-        option: option by which the text was given, for error messages and notes.
+        option: option by which the text was given, for error messages.
         text: the reference or source.
-        notes: list to which a note is appended if documents with names are matched by their order.
 
     Raises:
         UserError: the segments of the text do not match the test set.
     """
-    if layout.ids is None and isinstance(text, Documents):
-        notes += layout.notes(option, text)
     try:
         return layout.sentences(text)
     except Mismatch as mismatch:

@@ -334,11 +334,13 @@ def test_points_show_what_is_behind_them_and_need_twenty(scoring, write, tmp_pat
     scoring(*arguments, "1")
     page = out.read_text()
     assert page.count("<svg") == 1 and page.count("(69)") == 2 and "(19)" not in page
+    assert "(not shown, with fewer than 20 sentences: 3-3)" in page
     assert "BLEU by place in the document: tok:" not in page  # that of s-BLEU
     scoring(*arguments, "1", "--metrics", "chrf")
     assert "BLEU by place in the document: tok:13a" in out.read_text()
     scoring(*arguments, "2")
-    assert "<svg" not in out.read_text()
+    page = out.read_text()
+    assert "<svg" not in page and "--range 2: no plot, as fewer than two ranges have 20" in page
 
 
 def test_a_line_of_a_plot_has_the_name_of_its_system():

@@ -68,14 +68,20 @@ b	four	vier	vier x
         ("x.txt", "eins x\ndrei x\n\nvier x\n"),
     ],
 )
-def test_the_same_system_in_every_format(write, name, text):
+def test_the_same_system_in_every_format(write, tmp_path, name, text):
     found = read_translations({"X": write(name, text)}, [write("r.xml", XML) + "#A"])
     assert found.systems == {"X": ["eins x", "drei x", "vier x"]}
     assert found.references == [["eins", "drei", "vier"]]
     assert found.ids == ["a", "b"] and found.index.starts.tolist() == [0, 2, 3]
-    assert any("1 documents" in note and "left out" in note for note in found.notes) == (
-        text is WHOLE
-    )
+    left_out = [f"X: left out, 1 documents that are not in {tmp_path}/r.xml (other)"]
+    assert [note for note in found.notes if "left out" in note] == left_out * (text is WHOLE)
+
+
+def test_documents_of_source_or_reference_that_the_first_reference_lacks(write):
+    first, more = write("r.xml", XML) + "#A", write("w.jsonl", WHOLE) + "#hypothesis"
+    notes = read_translations({"X": more}, [first, more], more).notes
+    for option in ("--source", "--reference"):
+        assert any(note.startswith(f"{option}: left out, 1 documents") for note in notes)
 
 
 @pytest.mark.parametrize(
