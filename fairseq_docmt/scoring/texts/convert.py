@@ -30,7 +30,15 @@ from typing import List, Sequence, Tuple
 from lxml import etree
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.readers import Document, Documents, Output, read_docids, read_input, wmt_xml
+from fairseq_docmt.readers import (
+    Document,
+    Documents,
+    Input,
+    Output,
+    read_docids,
+    read_input,
+    wmt_xml,
+)
 from fairseq_docmt.readers.files import whole_number, write_text
 from fairseq_docmt.readers.record_files import TEXT_FIELDS
 from fairseq_docmt.scoring.texts import translations, wrappers
@@ -103,39 +111,61 @@ def read_documents(args: argparse.Namespace):
     """
     if args.reference and args.source:
         raise UserError("give --source or --reference, not both: each has the segments")
-    plain = args.input_format == "text"
     if args.reference:
-        reading = Reading(
-            args.docids,
-            args.align,
-            args.align_all,
-            strip_wrappers=args.strip_wrappers,
-            role=args.role,
-            plain=plain,
-        )
-        texts = read_translations({args.file: args.file}, [args.reference], reading=reading)
-        found = texts.systems[args.file]
-        return documents_of(texts.index, texts.ids, found, texts.numbers), texts.notes
+        return _divided_as_reference(args)
     if args.align or args.align_all:
         raise UserError("--align needs the text to align with; give --reference")
+    plain = args.input_format == "text"
     text, stripped = read_input(args.file, args.role, plain=plain), []
     if args.strip_wrappers:
         text, changed = wrappers.stripped(text, wrappers.removed_for([]))
         stripped = [f"wrappers removed from {changed} segments"]
-    if not args.source and isinstance(text, Documents):
+    if args.source:
+        documents, notes = _matched(args, text, read_input(args.source, "source", plain=plain))
+    elif isinstance(text, Documents):
         documents, notes = _without_gaps(text.documents)
-        notes += stripped
         if not documents:
             raise UserError(f"{args.file}: nothing is left to convert; {notes[0]}")
         if text.reordered:
             notes.append("segments sorted by document and number; the file has another order")
-        return documents, notes
-    if not args.source and isinstance(text, Output):
+    elif isinstance(text, Output):
         raise UserError(
             f"{args.file} is an output of fairseq-generate, which does not say where documents "
             "end; give --source or --reference"
         )
-    wanted = read_input(args.source, "source", plain=plain) if args.source else text
+    else:
+        documents, notes = _matched(args, text, text)
+    return documents, stripped + notes
+
+
+def _divided_as_reference(args: argparse.Namespace) -> Tuple[List[Document], Sequence[str]]:
+    """Return the documents of the text, with the segments of ``--reference``, and notes."""
+    reading = Reading(
+        args.docids,
+        args.align,
+        args.align_all,
+        strip_wrappers=args.strip_wrappers,
+        role=args.role,
+        plain=args.input_format == "text",
+    )
+    texts = read_translations({args.file: args.file}, [args.reference], reading=reading)
+    found = texts.systems[args.file]
+    return documents_of(texts.index, texts.ids, found, texts.numbers), texts.notes
+
+
+def _matched(
+    args: argparse.Namespace, text: Input, wanted: Input
+) -> Tuple[List[Document], List[str]]:
+    """Return the documents of a text, with the segments of another or the same one, and notes.
+
+    Args:
+        args: options of the command.
+        text: the text to convert.
+        wanted: text that defines the documents and segments.
+
+    Raises:
+        UserError: the segments do not match.
+    """
     layout = layout_of(wanted, read_docids(args.docids) if args.docids else None)
     try:
         found = layout.sentences(text)
@@ -145,7 +175,7 @@ def read_documents(args: argparse.Namespace):
             "--reference FILE --align LANGUAGE"
         ) from None
     documents = documents_of(layout.index, layout.ids, found, layout.segment_numbers)
-    return documents, stripped + layout.notes(args.file, text)
+    return documents, layout.notes(args.file, text)
 
 
 def _without_gaps(documents: Sequence[Document]) -> Tuple[List[Document], List[str]]:
