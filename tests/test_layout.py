@@ -42,6 +42,14 @@ def test_the_glossary_is_that_of_the_code():
         assert re.search(rf"\b{name}\b", (tiny.ROOT / path).read_text(encoding="utf-8")), word
 
 
+def test_changes_without_effect_are_of_lines_that_are_there():
+    """Those that mutation testing does not draw."""
+    rows = (tiny.ROOT / "tests/mutants/equivalents.tsv").read_text(encoding="utf-8").splitlines()
+    for path, _, change, _ in (row.split("\t") for row in rows[1:]):
+        line = change.split(" | ")[0].replace("- ", "", 1)
+        assert line in (tiny.ROOT / path).read_text(encoding="utf-8"), line
+
+
 # ---- test files of modules -----------------------------------------------------------------------
 
 PACKAGE, TESTS = tiny.ROOT / "fairseq_docmt", tiny.ROOT / "tests"
