@@ -329,9 +329,14 @@ def warn_if_not_parallel(paths: Sequence[str], sides: Iterable[Iterable[str]]) -
         warn(f"{' and '.join(paths)}: {warning}")
 
 
-def warn_of_symbols(path: str) -> None:
-    """Warn about the first word in a file that a model would read as one of its special symbols."""
-    for number, line in enumerate(iterate_lines(path), start=1):
+def warn_of_symbols(path: str, lines: Iterable[str]) -> None:
+    """Warn about the first word of a text that a model would read as one of its special symbols.
+
+    Args:
+        path: path of the text, for the message.
+        lines: its lines.
+    """
+    for number, line in enumerate(lines, start=1):
         if MARK.search(line):
             # Imported late, as this takes seconds.
             from fairseq_docmt.symbols import complaint, first_reserved
@@ -358,7 +363,7 @@ def main() -> None:
     except CorpusError as error:
         sys.exit(f"error: {error}")
     for path in (args.source, args.target):
-        warn_of_symbols(path)
+        warn_of_symbols(path, iterate_lines(path))
     print(f"{counts.documents:,} documents, {counts.sentences:,} sentence pairs: in order")
 
 

@@ -21,6 +21,7 @@ from check_documents import (
     check_scripts,
     refuse_long,
     warn_if_not_parallel,
+    warn_of_symbols,
     without_odd_line_breaks,
 )
 from sanity import check_lengths, warn
@@ -168,6 +169,8 @@ def checked_texts(
     paths = list(map(str, out))
     counts = check_lines(*sides, *paths)
     check_scripts(paths, sides)
+    for path, side in zip(paths, sides):
+        warn_of_symbols(path, side)
     if sides[0] == sides[1]:
         warn(f"{paths[0]} and {paths[1]} are the same text; one should be the translation")
     warn_if_not_parallel(paths, sides)

@@ -74,6 +74,8 @@ def test_readers_warn_as_the_check_does(tmp_path, capsys):
     assert "2,100 sentences form 1 document(s); put a blank line" in capsys.readouterr().err
     run(tmp_path, "a\ta\nb\tb\n")
     assert "are the same text; one should be the translation" in capsys.readouterr().err
+    run(tmp_path, "a\tb\nc\td </s> e\n")
+    assert "out.en: line 2 has the word </s>, which is reserved" in capsys.readouterr().err
     run(tmp_path, "a\tb\n")
     assert capsys.readouterr().err == ""
 
