@@ -24,13 +24,20 @@ import line_functions
 import sanity
 from check_documents import CorpusError, check_files, iterate_lines
 from documents import check_not_read
-from stages import Stages, count_lines, map_lines, progress, run_together, write_lines
+from stages import PARTIAL, Stages, count_lines, map_lines, progress, run_together, write_lines
 from subwords import learn_codes, learn_sentencepiece, pieces_of
 
 # File in the binarised folder that says how its text was made; fairseq_docmt reads it.
 TEXT_FORM = "text_form.json"
 # Flag of a word of a dictionary that is a symbol of fairseq's too.
 OVERWRITE = "#fairseq:overwrite"
+# fairseq-preprocess, which ends when its input does: with this process, even if that is killed.
+PREPROCESS = """
+import os, threading
+threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
+from fairseq_cli.preprocess import cli_main
+cli_main()
+"""
 BPE, SENTENCEPIECE = "bpe", "sentencepiece"
 MODEL_FILES = ("truecaser", "bpe_codes", SENTENCEPIECE)
 
@@ -279,7 +286,7 @@ class Preparation:
             output.mkdir()
             self._write_dictionaries(kind, output)
             tests = [split for split in names if split.startswith("test")]
-            command = [sys.executable, "-m", "fairseq_cli.preprocess"]
+            command = [sys.executable, "-c", PREPROCESS]
             command += ["--source-lang", self.languages[0], "--target-lang", self.languages[1]]
             command += ["--trainpref", "train", "--validpref", "valid"]
             command += ["--testpref", ",".join(tests)] if tests else []
@@ -391,7 +398,14 @@ def parts_for(workers: int) -> int:
 
 
 def _run(command: List[str], folder: Path) -> None:
-    result = subprocess.run(command, cwd=str(folder), capture_output=True, text=True)
+    read, written = os.pipe()  # which the system closes when this process ends
+    try:
+        result = subprocess.run(
+            command, cwd=str(folder), stdin=read, capture_output=True, text=True
+        )
+    finally:
+        os.close(read)
+        os.close(written)
     if result.returncode != 0:
         printed = result.stderr.strip() or result.stdout.strip()
         last = printed.splitlines()[-1:] or ["no message"]
@@ -608,7 +622,7 @@ def main(arguments=None) -> None:
     except ModuleNotFoundError as error:
         sys.exit(f"error: the package {error.name} is needed; install it with pip")
     except OSError as error:
-        file = str(error.filename or args.destdir).replace(".partial", "")
+        file = PARTIAL.sub("", str(error.filename or args.destdir))
         again = "; free some space and run the same command again"
         fix = again if error.errno in (errno.ENOSPC, errno.EDQUOT) else ""
         sys.exit(f"error: {file}: {error.strerror or error}{fix}")

@@ -8,10 +8,12 @@ import collections
 import contextlib
 import errno
 import functools
+import glob
 import hashlib
 import json
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import sys
@@ -39,6 +41,8 @@ from tqdm import tqdm
 
 CHUNK = 1000  # lines given to a worker at a time
 
+# In the path of an unfinished result, which also names the process that writes it.
+PARTIAL = re.compile(r"\.\d+\.partial(?=/|$)")
 KILLED = (
     "a worker process was killed, perhaps for lack of memory; run the command again with fewer "
     "--workers"
@@ -316,8 +320,11 @@ class Stages:
         # Remove the stamp first: if this run fails, the old result must not count as finished.
         stamp.unlink(missing_ok=True)
         output.parent.mkdir(parents=True, exist_ok=True)
-        partial = output.with_name(output.name + ".partial")
-        _remove(partial)
+        # Its name is new, as processes of a run that was killed may still write to the other.
+        partial = output.with_name(f"{output.name}.{os.getpid()}.partial")
+        for old in output.parent.glob(f"{glob.escape(output.name)}.*.partial"):
+            if PARTIAL.sub("", old.name) == output.name:
+                _remove(old)
         try:
             with naming(partial):
                 work(partial)
@@ -373,7 +380,7 @@ def _first_change(output: Path, files: Dict[str, dict]) -> Optional[Path]:
 
 def _remove(path: Path) -> None:
     if path.is_dir():
-        shutil.rmtree(path)
+        shutil.rmtree(path, ignore_errors=PARTIAL.search(path.name) is not None)
     elif path.exists():
         path.unlink()
 

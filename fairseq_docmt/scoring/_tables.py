@@ -75,9 +75,10 @@ def escape_bars(rows: Sequence[Sequence[Any]]) -> List[list]:
 
 def _as_text(table: Table, style: str) -> str:
     if style == "markdown":
-        rows, title = escape_bars(table.rows), f"**{table.title}**\n\n"
+        headers, *rows = escape_bars([table.headers, *table.rows])
+        title = f"**{table.title}**\n\n"
     else:
-        rows, title = table.rows, f"{table.title}\n"
-    sides = ["left", *["right"] * (len(table.headers) - 1)]
-    cells = tabulate(rows, table.headers, STYLES[style], disable_numparse=True, colalign=sides)
+        headers, rows, title = table.headers, table.rows, f"{table.title}\n"
+    sides = ["left", *["right"] * (len(headers) - 1)]
+    cells = tabulate(rows, headers, STYLES[style], disable_numparse=True, colalign=sides)
     return f"{title}{cells}\n"

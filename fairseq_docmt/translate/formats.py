@@ -241,6 +241,8 @@ def _of_rows(name: str, rows: List[Row]) -> Document:
 class WmtXml:
     """XML of the WMT shared tasks; each document gets a ``hyp`` element with its translation.
 
+    U+FFFD replaces control characters of translations, which XML cannot hold.
+
     Args:
         text, path: content of the file, and its name for messages.
         layout: ignored, as only plain text needs it.
@@ -253,6 +255,7 @@ class WmtXml:
 
     holds_nbest = False
     holds_system = True
+    NOT_HELD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
     def __init__(self, text: str, path: str, layout: Layout, system: str, language: Optional[str]):
         self._system, self._language = system, language
@@ -288,7 +291,7 @@ class WmtXml:
             for seg, found in zip(hyp.iter("seg"), translations(number)):
                 for child in list(seg):
                     seg.remove(child)
-                seg.text = found[0].text
+                seg.text = self.NOT_HELD.sub("\ufffd", found[0].text)
             element = source.getparent()
             last = element.findall("*")[-1]
             hyp.tail = last.tail

@@ -305,7 +305,9 @@ def test_a_full_disk_is_named(corpus, quick, monkeypatch, name):
 
     def fill(path, *arguments, **keywords):
         return (
-            Full() if str(path).endswith(f"{name}.partial") else open(path, *arguments, **keywords)
+            Full()
+            if stages.PARTIAL.sub("", str(path)).endswith(name) and "partial" in str(path)
+            else open(path, *arguments, **keywords)
         )
 
     for module in (subwords, stages):
@@ -386,7 +388,7 @@ def test_a_killed_preparation_is_resumed(tmp_path, quick, how):
         stderr=subprocess.STDOUT,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    partial = tmp_path / "out/text/tokenized/train.en.partial"
+    partial = tmp_path / f"out/text/tokenized/train.en.{process.pid}.partial"
     while process.poll() is None and not (partial.exists() and partial.stat().st_size):
         time.sleep(0.001)
     process.send_signal(how)
@@ -400,6 +402,50 @@ def test_a_killed_preparation_is_resumed(tmp_path, quick, how):
     prepare.main([*arguments, "--workers", "1", "--destdir", str(tmp_path / "one")])
     resumed, one = (written(tmp_path / name) for name in ("out", "one"))
     assert {**resumed, "bin/binarised": b"2"} == one
+
+
+def test_binarising_ends_with_a_killed_preparation(tmp_path):
+    """Else it would go on, and write to the folder of the next run."""
+    (tmp_path / "fairseq_cli").mkdir()
+    (tmp_path / "fairseq_cli/__init__.py").touch()
+    (tmp_path / "fairseq_cli/preprocess.py").write_text(
+        "import os, time\n"
+        "def cli_main():\n"
+        "    open('pid', 'w').write(f'{os.getpid()}\\n')\n"
+        "    time.sleep(600)\n"
+    )
+    script = "import prepare, sys; prepare._run([sys.executable, '-c', prepare.PREPROCESS], '.')"
+    environment = {**os.environ, "PYTHONPATH": str(Path(prepare.__file__).parent)}
+    command, pid = [sys.executable, "-c", script], tmp_path / "pid"
+    with subprocess.Popen(command, cwd=tmp_path, env=environment) as parent:
+        while not (pid.exists() and pid.read_text().endswith("\n")):
+            assert parent.poll() is None
+            time.sleep(0.01)
+        parent.kill()
+    for _ in range(200):
+        try:
+            os.kill(int(pid.read_text()), 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.1)
+    raise AssertionError("it goes on")
+
+
+def test_what_a_killed_run_has_not_finished_is_removed(tmp_path):
+    runner = stages.Stages(tmp_path)
+    source, result = tmp_path / "in", tmp_path / "result"
+    source.write_text("a")
+    old, other = tmp_path / "result.1.partial", tmp_path / "result.de.1.partial"
+    for folder in (old, other):
+        folder.mkdir()
+        (folder / "half").write_text("b")
+
+    def work(path):
+        assert path.name == f"result.{os.getpid()}.partial" and not old.exists()
+        path.write_text("c")
+
+    runner.run("stage", [source], result, {}, work)
+    assert result.read_text() == "c" and other.exists()
 
 
 def test_a_stage_that_fails_leaves_nothing_half_written(tmp_path):

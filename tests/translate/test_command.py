@@ -103,6 +103,21 @@ def test_each_format_has_the_translations_of_the_stock_command(run, wanted, tmp_
     assert [found[name] for name in NAMES] == wanted
 
 
+def test_control_characters_of_translations_in_xml(run, tmp_path, monkeypatch):
+    given, out = tmp_path / "in.xml", tmp_path / "out.xml"
+    given.write_text(xml())
+    monkeypatch.setattr(
+        "fairseq_docmt.translate.engine.Engine.translate",
+        lambda self, documents: [
+            Finished([[Hypothesis("x\x01\uffff\ty", 0.0)]] * len(document.segments), [])
+            for document in documents
+        ],
+    )
+    run(given, "--out", out)
+    text = out.read_text()
+    assert text.count("x\ufffd\ufffd\ty</seg>") == sum(map(len, DOCS))
+
+
 def test_a_table_that_is_quoted_as_csv(run, wanted, tmp_path, monkeypatch):
     """Source and translations have quotation marks."""
     given, out = tmp_path / "in", tmp_path / "out"

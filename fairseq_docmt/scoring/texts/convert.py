@@ -253,16 +253,23 @@ def xml(documents: List[Document], path: str, role: str = "system") -> str:
         role: ``source``, ``reference`` or ``system``; decides which XML element holds the text.
 
     Raises:
-        UserError: a document has no segments, or a text has characters that XML cannot hold.
+        UserError: a document has no segments, or a text or name has characters that XML cannot
+            hold.
     """
     _refuse_empty(documents, path)
     tag, attribute = wmt_xml.ELEMENTS[role]
     root = etree.Element("dataset")
     for document in documents:
-        element = etree.SubElement(root, "doc", id=document.id)
-        text = etree.SubElement(element, tag)
-        if role != "source":
-            text.set(attribute, Path(path).name.split(".")[0])
+        try:
+            element = etree.SubElement(root, "doc", id=document.id)
+            text = etree.SubElement(element, tag)
+            if role != "source":
+                text.set(attribute, Path(path).name.split(".")[0])
+        except ValueError:
+            raise UserError(
+                f"{path}: its name or the id {document.id!r} has control characters, which XML "
+                "cannot hold; use --to jsonl"
+            ) from None
         for number, segment in zip(_numbers(document), document.segments):
             try:
                 etree.SubElement(text, "seg", id=str(number)).text = segment

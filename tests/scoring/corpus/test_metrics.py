@@ -232,6 +232,13 @@ def test_tables(scoring, texts, tmp_path):
     assert out.stat().st_mode == other.stat().st_mode
 
 
+def test_bars_in_names_of_systems_do_not_end_cells_of_markdown(scoring, texts):
+    arguments = [f"a|b={texts['base']}", "--reference", texts["reference"], "--metrics", "chrf"]
+    text = scoring("metrics", *arguments, "--by-position", "3", "--format", "markdown")
+    rows = [line for line in text.splitlines() if "a\\|b" in line]
+    assert [len(re.findall(r"(?<!\\)\|", row)) for row in rows] == [3, 4]
+
+
 def test_docids_divide_lines(scoring, write):
     lines, ids = write("lines", "a b c d\ne f\ng\n"), write("ids", "p\np\nq\n")
     arguments = ["metrics", f"x={lines}", "--reference", lines, "--metrics", "d-bleu"]

@@ -275,6 +275,7 @@ def test_conversion_to_text_with_docids(scoring, write, tmp_path):
     "record, to, message",
     [
         ({"text": "x\x01"}, "xml", "segment 1 of document a has control characters, which XML"),
+        ({"doc_id": "a\x01", "text": "x"}, "xml", "id 'a.x01' has control characters, which XML"),
         ({"segment": 1, "text": "x\tv"}, "tsv", None),
         ({"text": ""}, "tsv", "document a is empty, which only JSON lines can hold"),
         ({"text": ""}, "xml", "document a is empty, which only JSON lines can hold"),
