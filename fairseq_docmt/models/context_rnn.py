@@ -71,6 +71,11 @@ class ContextRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
     new_parameters = NEW_PARAMETERS
     architecture = staticmethod(context_rnn)
 
+    @property
+    def sentences_back(self):
+        """Number of previous source sentences; None if the model reads decoder states instead."""
+        return getattr(self.encoder, "sentences_back", None)
+
     @classmethod
     def build_encoder(cls, args, *parts):
         """Build the encoder.

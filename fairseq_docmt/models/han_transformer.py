@@ -69,6 +69,11 @@ class HANTransformerModel(StreamModel, DocumentTransformer):
     unsupported = CHECKPOINTING
     encoder_class, decoder_class = HANEncoder, HANDecoder
 
+    @property
+    def sentences_back(self):
+        """Number of previous sentences, ``--context-sentences``."""
+        return self.decoder.count
+
     @classmethod
     def check_options(cls, args):
         """Check all options of the model.

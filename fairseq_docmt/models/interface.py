@@ -34,6 +34,8 @@ class DocumentModel(Protocol):
             Default: none.
         needed_task: name of the task that gives the model its context.  Default: None, for a model
             whose input sequence already contains the context.
+        sentences_back: largest number of previous sentences that the model reads.  Default: None,
+            for a model without such a limit of its own.
         reads_documents: whether each batch consists of whole documents, with one sentence per row.
             If so, ``forward`` takes ``documents`` (:mod:`fairseq_docmt.data.batch`).
             Default: False.
@@ -48,6 +50,7 @@ class DocumentModel(Protocol):
     is_document_recurrent: bool
     needed_task: Optional[str]
     doc_state_options: Tuple[str, ...]
+    sentences_back: Optional[int]
     reads_documents: bool
     remembers_translations: bool
     needs_several_sentences: bool
@@ -190,6 +193,11 @@ def is_document_recurrent(model) -> bool:
 def doc_state_options(model) -> Tuple[str, ...]:
     """Return the names of options that determine the size of a model's document state."""
     return getattr(model, "doc_state_options", ())
+
+
+def sentences_back(model) -> Optional[int]:
+    """Return the largest number of previous sentences that a model reads; None for no limit."""
+    return getattr(model, "sentences_back", None)
 
 
 def reads_documents(model) -> bool:

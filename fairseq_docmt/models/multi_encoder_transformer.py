@@ -83,6 +83,11 @@ class MultiEncoderTransformerModel(StreamModel, DocumentTransformer):
     unsupported = (*CHECKPOINTING, *PRUNING)
     encoder_class, decoder_class = MultiEncoderEncoder, MultiEncoderDecoder
 
+    @property
+    def sentences_back(self):
+        """Number of previous sentences, ``--context-sentences``."""
+        return self.decoder.count
+
     @classmethod
     def check_options(cls, args):
         """Check all options of the model.

@@ -22,7 +22,7 @@ def test_defaults(stock):
     assert not interface.can_grow(stock)
     assert interface.has_attention_weights(stock)
     assert interface.prefill_of(stock.decoder) is None
-    assert interface.needed_task(stock) is None
+    assert interface.needed_task(stock) is None and interface.sentences_back(stock) is None
     interface.load_pretrained_parts(stock, iter([]))  # there are none
 
 

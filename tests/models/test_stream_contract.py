@@ -24,6 +24,7 @@ from batches import (
 from fairseq.models.transformer import TransformerModel, base_architecture
 
 from fairseq_docmt.errors import flag
+from fairseq_docmt.models.interface import sentences_back
 from fairseq_docmt.models.rnnsearch import rnnsearch
 from fairseq_docmt.tasks._lane_states import LaneStates
 
@@ -83,6 +84,21 @@ def test_options_that_determine_the_size_of_the_document_state(name):
             of_parameters, of_state = sizes_of([*arguments, flag(name), str(default + 3)])
             if of_parameters == parameters and of_state != doc_state:
                 assert name in model.doc_state_options
+
+
+@pytest.mark.parametrize(
+    "arguments, number",
+    [
+        (tiny.han("--context-sentences", "5"), 5),
+        (tiny.multi_encoder(), 1),
+        (tiny.context("--context", "hierarchical"), 3),
+        (tiny.context("--context", "previous-source-attention"), 1),
+        (tiny.context(), None),
+        (tiny.memory(), None),
+    ],
+)
+def test_previous_sentences_that_a_model_reads(arguments, number):
+    assert sentences_back(tiny.model(*arguments)) == number
 
 
 def test_a_batch_without_a_document_state_is_refused():

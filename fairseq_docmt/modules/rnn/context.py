@@ -203,6 +203,9 @@ class ContextGRUEncoder(GRUEncoder):
 class PreviousSentenceEncoder(ContextGRUEncoder):
     """Encoder with a second GRU over the previous source sentence (Jean et al. 2017)."""
 
+    #: number of previous sentences, as in the paper
+    sentences_back = 1
+
     def __init__(self, dictionary, embed_tokens, hidden_size: int, layers: int, dropout: float):
         super().__init__(dictionary, embed_tokens, hidden_size, layers, dropout)
         self.context_gru = nn.GRU(
@@ -217,7 +220,7 @@ class PreviousSentenceEncoder(ContextGRUEncoder):
             states of the W words of the previous sentences, from a GRU of size d, and their (B, W)
             padding mask. ``next_doc_state`` is the document state after the batch.
         """
-        previous = PreviousSentences.of(src_tokens, stream, 1, self.padding_idx)
+        previous = PreviousSentences.of(src_tokens, stream, self.sentences_back, self.padding_idx)
         states, _ = self.read(self.context_gru, previous.tokens)
         place = previous.place[:, 0]
         padding = previous.tokens[place].eq(self.padding_idx) | ~previous.known

@@ -339,7 +339,7 @@ def main(args: argparse.Namespace) -> None:
         *_notes_on_unknown(unknown),
         *documents.notes,
         *_notes_on_ends(without, found),
-        *_notes_on_lengths(args.context, int(documents.index.position.max()), scorer.window),
+        *_notes_on_lengths(args.context, int(documents.index.position.max()), scorer.room()),
     ]
     unrelated = unrelated_note("source and reference", documents.source, documents.target)
     notes += [unrelated] if unrelated else []
@@ -394,13 +394,13 @@ def _notes_on_unknown(unknown: float) -> List[str]:
     ]
 
 
-def _notes_on_lengths(contexts: Sequence[str], longest: int, window: Optional[int]) -> List[str]:
+def _notes_on_lengths(contexts: Sequence[str], longest: int, room: Optional[int]) -> List[str]:
     """Return a note for each context that is longer than what the texts or the model have.
 
     Args:
         contexts: values of ``--context``.
         longest: largest number of sentences that any sentence has before it.
-        window: number of sentences of a window of the model; None if it reads no windows.
+        room: largest number of previous sentences that the model reads; None for no limit.
     """
     ends = [(context, whole_number(context.rpartition(":")[2])) for context in contexts]
     wanted = {context: most for context, most in ends if most is not None}
@@ -411,10 +411,9 @@ def _notes_on_lengths(contexts: Sequence[str], longest: int, window: Optional[in
             if most > longest
         ),
         *(
-            f"context {context}: a window of this model has at most {window - 1} sentence(s) "
-            "before the scored one"
+            f"context {context}: this model reads at most {room} sentence(s) before the scored one"
             for context, most in wanted.items()
-            if window and most >= window
+            if room is not None and most > room
         ),
     ]
 

@@ -20,7 +20,7 @@ from tqdm import tqdm
 from fairseq_docmt.data import DecodingUnits, DocumentIndex, Lines
 from fairseq_docmt.data.text_checks import Symbols, tokens_of
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.models.interface import reads_documents
+from fairseq_docmt.models.interface import reads_documents, sentences_back
 from fairseq_docmt.scoring.contrastive.items import Item
 from fairseq_docmt.tasks._base import DocumentTranslationTask
 
@@ -69,11 +69,13 @@ class Scored(NamedTuple):
             current sentence of each candidate counts.
         window: number of sentences of a window of the model, 1 for a sentence-level model; None if
             the model does not read windows.
+        room: largest number of previous sentences that the model reads; None for no limit.
     """
 
     scores: List[List[float]]
     unknown: float
     window: Optional[int] = None
+    room: Optional[int] = None
 
 
 class ReferenceScorer:
@@ -121,6 +123,17 @@ class ReferenceScorer:
         """
         return self.task.options.get("window_size") if self._is_document_task else 1
 
+    def room(self, following: int = 0) -> Optional[int]:
+        """Return the largest number of previous sentences that the model reads; None for no limit.
+
+        Args:
+            following: number of sentences after the scored one, which are in its window.
+        """
+        if self.window is not None:
+            return max(0, self.window - 1 - following)
+        limits = [sentences_back(model) for model in self.hub.models]
+        return None if None in limits else max(limits)
+
     def score(self, items: Sequence[Item], protocol: Protocol = PROTOCOLS["plain"]) -> Scored:
         """Score all candidates of contrastive items.
 
@@ -160,6 +173,7 @@ class ReferenceScorer:
             [[next(scores) for _ in item.candidates] for item in items],
             self._unknown([target[place] for place, (_, target) in zip(current, pairs)], False),
             self.window,
+            self.room(max((item.after for item in items), default=0)),
         )
 
     def sentence_scores(

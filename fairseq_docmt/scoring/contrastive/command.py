@@ -103,8 +103,11 @@ def main(args) -> None:
             "training data (--bpe-codes)",
             100 * scored.unknown,
         )
-    if scored.window is not None:
-        _warn_about_short_window(scored.window, args)
+    if None not in (scored.room, args.context) and args.context > scored.room:
+        logger.warning(
+            "--context %d: this model reads at most %d sentence(s) before the scored one",
+            *(args.context, scored.room),
+        )
     results = judge_sets(sets, scored.scores, PROTOCOLS[args.protocol].equal)
     signatures = {
         name: _signature(name, args, result, scored.window) for name, result in results.items()
@@ -186,22 +189,6 @@ def _warn_about_short_context(name: str, items: List[Item], args) -> None:
                 "%s %d: the items of %s have at most %d sentence(s) %s the scored one",
                 *(option, wanted, name, longest, place),
             )
-
-
-def _warn_about_short_window(window: int, args) -> None:
-    """Warn if a window of the model has fewer sentences before the scored one than ``--context``.
-
-    Args:
-        window: number of sentences of a window of the model.
-        args: options of the command.
-    """
-    room = window - 1 - args.context_after
-    if args.context is not None and args.context > room:
-        logger.warning(
-            "--context %d: a window of this model has room for %d sentence(s) before the scored "
-            "one",
-            *(args.context, max(0, room)),
-        )
 
 
 def _scores(args, items: List[Item]) -> Scored:

@@ -76,19 +76,25 @@ def test_contexts_that_no_sentence_has_are_noted(files, scoring, window_checkpoi
     assert "context 4: no sentence has more than 3 sentence(s) before it" in text
     assert "context other-document:5: no sentence has more than 3 sentence(s) before it" in text
     assert text.count("no sentence has more than") == 2
-    in_window = "a window of this model has at most 2 sentence(s) before the scored one"
+    in_window = "this model reads at most 2 sentence(s) before the scored one"
     assert f"context 3: {in_window}" in text and f"context other-document:5: {in_window}" in text
     assert in_window not in scoring("cxmi", *options, "--cpu", "--context", "2", "all")
 
 
-def test_a_window_is_noted_only_where_the_model_reads_windows(
+def test_contexts_that_the_model_does_not_read_are_noted(
     files, scoring, memory_stream_checkpoint, binarised, tmp_path
 ):
-    """The sentences of a stream have no window; those of stock models have no context."""
+    """A memory has no limit, other streams one of their own; stock models read no context."""
     options = ["cxmi", "--source", files[0], "--reference", files[1], "--cpu", "--context", "2"]
-    assert "a window" not in scoring(*options, "--path", str(memory_stream_checkpoint))
-    stock = str(tiny.train(binarised, tmp_path, "--task", "translation"))
-    note = "context 2: a window of this model has at most 0 sentence(s) before the scored one"
+    assert "this model reads" not in scoring(*options, "--path", str(memory_stream_checkpoint))
+    options += ["3"]
+    stream = ["--task", "sentence_stream_translation", "--batch-size", "3"]
+    two = tiny.multi_encoder("--context-sentences", "2")
+    text = scoring(*options, "--path", str(tiny.train(binarised, tmp_path, *stream, model=two)))
+    assert text.count("this model reads") == 1
+    assert "context 3: this model reads at most 2 sentence(s) before the scored one" in text
+    stock = str(tiny.train(binarised, tmp_path / "stock", "--task", "translation"))
+    note = "context 2: this model reads at most 0 sentence(s) before the scored one"
     assert note in scoring(*options, "--path", stock)
 
 

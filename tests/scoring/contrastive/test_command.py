@@ -506,7 +506,7 @@ def test_a_window_over_the_limit_is_warned_of(window_checkpoint, tmp_path, caplo
     "option, short",
     [
         (["--context", "2"], None),
-        (["--context", "3"], "--context 3: a window of this model has room for 2 sentence(s) bef"),
+        (["--context", "3"], "--context 3: this model reads at most 2 sentence(s) bef"),
         (["--context", "2", "--context-after", "0"], None),
         (["--context-after", "1"], "--context-after 1: the items of set have at most 0 sent"),
     ],
