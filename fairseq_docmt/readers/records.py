@@ -8,6 +8,7 @@ segment number, the lines of its text are its segments.  References may lack seg
 """
 
 import json
+import math
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from fairseq_docmt.errors import UserError
@@ -386,7 +387,8 @@ def name_of(where: str, record: dict, names) -> Optional[str]:
     """
     field = next((name for name in names if record.get(name) not in (None, "")), None)
     value = record.get(field)
-    if isinstance(value, (bool, list, dict)) or value != value:  # NaN differs from itself
+    infinite = isinstance(value, float) and not math.isfinite(value)
+    if infinite or isinstance(value, (bool, list, dict)):
         shown = json.dumps(value, ensure_ascii=False)[:40]
         raise UserError(f'{where}: "{field}" must be text or a number, not {shown}')
     return value_of(record, names)

@@ -153,10 +153,13 @@ class File(NamedTuple):
         source: content of the input, an instance of a class of
             :mod:`fairseq_docmt.translate.formats`.
         target: path of the translation; None for standard output.
+        is_new: whether there was no file when the command began, so that one that is there later is
+            not replaced.
     """
 
     source: object
     target: Optional[str]
+    is_new: bool = True
 
 
 def main(args: argparse.Namespace, others: List[str]) -> None:
@@ -316,7 +319,7 @@ def _files(args: argparse.Namespace) -> List[File]:
         if target and (os.path.isdir(target) or target.endswith(os.sep)):
             target = os.path.join(target, os.path.basename(args.inputs[0]))
         target = _new(target, args)
-        return [File(read(args.inputs[0], False), target)]
+        return [File(read(args.inputs[0], False), target, not os.path.exists(target or ""))]
     targets = {}
     for path, target, whole in _below(args.inputs):
         target = os.path.join(args.out, target)
@@ -326,7 +329,7 @@ def _files(args: argparse.Namespace) -> List[File]:
     files, with_blanks = [], []
     for target, (path, whole) in targets.items():
         target = _new(target, args)
-        files.append(File(read(path, whole), target))
+        files.append(File(read(path, whole), target, not os.path.exists(target)))
         source = files[-1].source
         if whole and isinstance(source, PlainText) and source.has_blank_lines:
             with_blanks.append(path)
@@ -472,12 +475,21 @@ def _write(file: File, translations: Translations) -> None:
         file: file to write.
         translations: function from the number of a document in the file to the translations of its
             segments.
+
+    Raises:
+        UserError: another program has written a file there since the command began.
     """
     pieces = (
         piece.replace("\n", file.source.line_end) for piece in file.source.pieces(translations)
     )
     if file.target is not None:
-        write_text(file.target, "".join(pieces))
+        text = "".join(pieces)
+        if file.is_new and os.path.exists(file.target):
+            raise UserError(
+                f"{file.target} was written by another program meanwhile; move it, and run the "
+                "same command again"
+            )
+        write_text(file.target, text)
         return
     for piece in pieces:
         sys.stdout.write(piece)

@@ -118,6 +118,23 @@ def test_control_characters_of_translations_in_xml(run, tmp_path, monkeypatch):
     assert text.count("x\ufffd\ufffd\ty</seg>") == sum(map(len, DOCS))
 
 
+def test_a_file_that_appears_meanwhile_stays(run, tmp_path, monkeypatch):
+    given, out = tmp_path / "in", tmp_path / "out"
+    given.write_text("w1\n")
+
+    def translate(self, documents):
+        out.write_text("precious")
+        return [Finished([[Hypothesis("x", 0.0)]], [])]
+
+    monkeypatch.setattr("fairseq_docmt.translate.engine.Engine.translate", translate)
+    with pytest.raises(UserError, match="out was written by another program meanwhile; move it"):
+        run(given, "--out", out)
+    assert out.read_text() == "precious" and (tmp_path / "out.partial").exists()
+    out.unlink()
+    run(given, "--out", out)
+    assert out.read_text() == "x\n" and not (tmp_path / "out.partial").exists()
+
+
 def test_a_table_that_is_quoted_as_csv(run, wanted, tmp_path, monkeypatch):
     """Source and translations have quotation marks."""
     given, out = tmp_path / "in", tmp_path / "out"

@@ -57,7 +57,9 @@ def analyse(model, sentences: Sequence[str], pos: bool, lemmas: bool) -> List[Se
         found.append([_word(token) for token in document if not token.is_space])
     for name, there in given.items():
         if any(found) and not there:
-            raise UserError(f"the spaCy model {model.meta['name']} gives no {name}; use another")
+            raise UserError(
+                f"the spaCy model {pronouns.name_of(model)} gives no {name}; use another"
+            )
     return found
 
 

@@ -224,6 +224,11 @@ def check_languages(models: Sequence, pair: str) -> None:
             )
 
 
+def name_of(model) -> str:
+    """Return the name of a spaCy pipeline with its language, such as ``en_core_web_sm``."""
+    return f"{model.meta['lang']}_{model.meta['name']}"
+
+
 def tag(model, sentences: Sequence[str], lowercase: bool = False) -> List[Tagged]:
     """Return the words of each sentence as pairs of word and part-of-speech tag.
 
@@ -238,7 +243,7 @@ def tag(model, sentences: Sequence[str], lowercase: bool = False) -> List[Tagged
     texts = (sentence.lower() if lowercase else sentence for sentence in sentences)
     tagged = [[(token.text, token.tag_) for token in found] for found in model.pipe(texts)]
     if not any(label for words in tagged for _, label in words):
-        raise UserError(f"the spaCy model {model.meta['name']} gives no tags; use another one")
+        raise UserError(f"the spaCy model {name_of(model)} gives no tags; use another one")
     return tagged
 
 
