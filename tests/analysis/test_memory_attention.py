@@ -85,7 +85,7 @@ def test_command(binarised, memory_stream_checkpoint, tmp_path):
     ]
     for name in ("memory_attention", "information_gain"):
         assert (tmp_path / f"{name}.png").stat().st_size > 0
-    with pytest.raises(UserError, match="5 needs a sentence after it, and --document 2 has"):
+    with pytest.raises(UserError, match="5: a sentence counts from 1 and needs one after it"):
         tiny.run_main(analysis.main, *arguments, "--document", "2", "--sentence", "5")
     with pytest.raises(UserError, match="--document 9: test has 4 documents"):
         tiny.run_main(analysis.main, *arguments, "--document", "9")
