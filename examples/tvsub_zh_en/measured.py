@@ -117,8 +117,12 @@ def main(record: Path, command: list) -> int:
 
 def run_once(record: Path, command: list) -> int:
     """Do what ``main`` does, while no other process does so."""
-    runs = json.loads(record.read_text(encoding="utf-8")) if record.exists() else []
-    done = next((part for part in runs if part["exit"] == 0), None)
+    try:
+        runs = json.loads(record.read_text(encoding="utf-8")) if record.exists() else []
+        done = next((part for part in runs if part["exit"] == 0), None)
+    except (ValueError, TypeError, KeyError):
+        print(f"error: {record} is damaged; to begin anew, remove {record.parent}", file=sys.stderr)
+        return 1
     if done and done["command"] != command:
         print(
             f"error: {record} was made by another command: {' '.join(done['command'])}; to begin "

@@ -171,7 +171,7 @@ make_memories() {
 }
 
 train() {
-  local sizes schedule most read budget
+  local sizes schedule most
   case " ${options[*]} " in *rnn*) sizes=("${rnn[@]}") ;; *) sizes=("${transformer[@]}") ;; esac
   local common=("${sizes[@]}" --dropout 0.2 --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0
     --criterion label_smoothed_cross_entropy --label-smoothing 0.1 --seed 1)
@@ -179,21 +179,11 @@ train() {
     schedule=(--lr 0.002 --lr-scheduler inverse_sqrt --warmup-updates 500
       --keep-last-epochs 1)
   else
-    budget=${target_tokens:-${tokens[$start]}}
-    if [ ! -e "$work/$1/updates" ]; then
-      mkdir -p "$work/$1"
-      most=$(python "$here/updates.py" "$budget" "$bin" --user-dir "$user_dir" \
-        "${common[@]}" --lr-scheduler polynomial_decay --total-num-update 1 \
-        --finetune-from-model "$work/$start/checkpoint_best.pt" "${options[@]}" \
-        2> "$work/$1/updates.log") || { tail -n 5 "$work/$1/updates.log" >&2; exit 1; }
-      echo "$most $budget" > "$work/$1/updates"
-    fi
-    # Files of earlier scripts do not have the target tokens.
-    read -r most read < "$work/$1/updates"
-    [ "${read:-$budget}" = "$budget" ] || {
-      echo "error: $work/$1/updates is for $read target tokens, not $budget; to train anew, remove $work/$1" >&2
-      exit 1
-    }
+    # Its record refuses other target tokens, batches and all else that the number depends on.
+    measured "$1/updates" python "$here/updates.py" "$work/$1/updates" "${target_tokens:-${tokens[$start]}}" \
+      "$bin" --user-dir "$user_dir" "${common[@]}" --lr-scheduler polynomial_decay --total-num-update 1 \
+      --finetune-from-model "$work/$start/checkpoint_best.pt" "${options[@]}"
+    most=$(cat "$work/$1/updates")
     schedule=(--lr 0.0005 --lr-scheduler polynomial_decay --warmup-updates 100 --total-num-update "$most"
       --max-update "$most" --finetune-from-model "$work/$start/checkpoint_best.pt" --no-epoch-checkpoints)
   fi
@@ -223,7 +213,8 @@ tune() {
   fairseq-docmt metrics --metrics s-bleu "${bleu[@]}" --format json --out "$work/base/valid.json" \
     --reference "$raw/valid.$tgt_lang" "${systems_valid[@]}"
   best=$(python "$here/results.py" best "$work/base/valid.json")
-  echo "$best" > "$work/lenpen"
+  echo "$best" > "$work/lenpen.new"
+  mv "$work/lenpen.new" "$work/lenpen"
 }
 
 # Translates the test sets.

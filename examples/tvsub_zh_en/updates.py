@@ -1,13 +1,12 @@
-"""Print the number of updates in which fairseq-train reads a number of target tokens.
+"""Write to a file the number of updates in which fairseq-train reads a number of target tokens.
 
-    python updates.py TOKENS DATA [options of fairseq-train]
+    python updates.py FILE TOKENS DATA [options of fairseq-train]
 
 Tokens of a window that occur in other windows too count each time.
 """
 
 import argparse
-import contextlib
-import sys
+from pathlib import Path
 
 
 def updates(tokens: int, arguments: list) -> int:
@@ -44,6 +43,7 @@ def parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("file", metavar="FILE", type=Path)
     parser.add_argument("tokens", metavar="TOKENS", type=int)
     parser.add_argument("data", metavar="DATA")
     parser.add_argument("options", nargs=argparse.REMAINDER, help="options of fairseq-train")
@@ -52,6 +52,5 @@ def parse_args() -> argparse.Namespace:
 
 if __name__ == "__main__":
     args = parse_args()
-    with contextlib.redirect_stdout(sys.stderr):
-        number = updates(args.tokens, [args.data, *args.options])
-    print(number)
+    number = updates(args.tokens, [args.data, *args.options])
+    args.file.write_text(f"{number}\n", encoding="utf-8")

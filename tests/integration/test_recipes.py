@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -287,8 +288,8 @@ def measured_for_real(tmp_path):
     )
     python.chmod(0o755)
 
-    def run(*arguments, script="tvsub_zh_en/run.sh"):
-        given = [*arguments[:2], "control", *arguments[2:], "--stages", "memories"]
+    def run(*arguments, script="tvsub_zh_en/run.sh", stages="memories"):
+        given = [*arguments[:2], "control", *arguments[2:], "--stages", stages]
         done = recipes.run_in(tmp_path, script, *given, COMMIT="c")
         return done.returncode, done.stderr
 
@@ -336,24 +337,30 @@ def test_a_preparation_that_was_stopped_is_made_again(measured_for_real, tmp_pat
     assert (tmp_path / "calls").read_text().count("contexts.py") == 2
 
 
-@pytest.mark.parametrize("earlier", [False, True])
-def test_a_system_keeps_its_target_tokens(tmp_path, earlier):
-    """As far as an earlier script has noted them."""
-    recipes.write_files(tmp_path)
-    arguments = "tvsub_zh_en/run.sh CORPUS WORK control --stages train".split()
-    assert recipes.run_in(tmp_path, *arguments).returncode == 0
-    updates = tmp_path / "WORK" / "control" / "updates"
-    assert updates.read_text() == "7 12000000\n"
-    if earlier:
-        updates.write_text("7\n")
-    for tokens in ("12000000", "99"):
-        done = recipes.run_in(tmp_path, *arguments, "--target-tokens", tokens)
-        wanted = (
-            f"error: {updates} is for 12000000 target tokens, not 99; to train anew, remove "
-            f"{updates.parent}\n"
-        )
-        refused = tokens == "99" and not earlier
-        assert (done.returncode, done.stderr) == ((1, wanted) if refused else (0, ""))
+@pytest.mark.parametrize("change", ["tokens", "batches", None])
+def test_a_system_keeps_what_its_updates_were_counted_from(measured_for_real, tmp_path, change):
+    """Although its training was interrupted, so that no record of it says with what it began."""
+    recipe, stock = tmp_path / "recipe", recipes.EXAMPLES / "tvsub_zh_en"
+    recipe.mkdir()
+    shutil.copy(stock / "corpus.sh", recipe)
+    shutil.copy(stock / "systems.txt", recipe)
+    (recipe / "prepare.sh").write_text(f'exec bash {stock}/prepare.sh "$@"\n')
+    arguments = ["CORPUS", "WORK", "--recipe", str(recipe)]
+    assert measured_for_real(*arguments, stages="train") == (0, "")
+    folder = tmp_path / "WORK" / "control"
+    assert (folder / "updates").read_text() == "7\n"
+    (folder / "train.json").unlink()
+    if change == "tokens":
+        arguments += ["--target-tokens", "99"]
+    if change == "batches":
+        text = (recipe / "systems.txt").read_text()
+        (recipe / "systems.txt").write_text(text.replace("--max-tokens ", "--max-tokens 1"))
+    status, said = measured_for_real(*arguments, stages="train")
+    if change is None:
+        assert (status, said) == (0, "")
+        return
+    assert status == 1 and said.startswith(f"error: {folder}/updates.json was made by another com")
+    assert said.endswith(f"to begin anew, remove {folder}\n")
 
 
 def test_references_as_context():
@@ -390,7 +397,7 @@ def test_every_setting_can_be_trained(recipe):
     trained = [call.arguments for call in calls if call.program == "fairseq-train"]
     folders = [words[words.index("--save-dir") + 1] for words in trained]
     assert [Path(folder).name for folder in folders] == names
-    counted = [call.arguments[1:] for call in calls if call.program == "updates.py"]
+    counted = [call.arguments[2:] for call in calls if call.program == "updates.py"]
     assert len(counted) == sum("--finetune-from-model" in words for words in trained)
     for words in trained + counted:
         recipes.parse("fairseq-train", words)

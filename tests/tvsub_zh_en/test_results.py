@@ -29,6 +29,9 @@ def test_a_command_is_run_until_it_ends_well(tmp_path, capsys):
     assert second["peak_megabytes"] > 1 and second["hardware"]["cores"] >= 1
     assert measured.main(record, fails) == 1
     assert "was made by another command" in capsys.readouterr().err
+    record.write_text(record.read_text()[:50])
+    assert measured.main(record, works) == 1
+    assert f"{record} is damaged; to begin anew, remove {record.parent}" in capsys.readouterr().err
     assert runs.read_text() == "xx"
 
 
