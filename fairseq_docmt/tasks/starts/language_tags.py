@@ -16,6 +16,7 @@ from fairseq_docmt.data.sequence_format import (
     insert_symbols,
 )
 from fairseq_docmt.errors import UserError, flag
+from fairseq_docmt.readers.files import read_text
 from fairseq_docmt.symbols import DOCUMENT_SYMBOLS
 from fairseq_docmt.tasks._stored_options import KEY as OPTIONS_KEY
 from fairseq_docmt.tasks._stored_options import contradiction
@@ -262,7 +263,8 @@ def _languages(cfg, settings: dict) -> Optional[List[str]]:
         settings: options of the checkpoint's task; empty for a new model.
 
     Raises:
-        UserError: ``--tag-languages`` has the languages of the checkpoint in another order.
+        UserError: ``--tag-languages`` has the languages of the checkpoint in another order, or is a
+            file that cannot be used.
     """
     own = _own_languages(settings)
     if not cfg.tag_languages:
@@ -294,7 +296,14 @@ def _own_languages(settings: dict) -> Optional[List[str]]:
 
 
 def _read(languages: str) -> List[str]:
-    if not os.path.isfile(languages):
+    """Return languages that are separated by commas, or those in a file.
+
+    Raises:
+        UserError: the file cannot be read, is not UTF-8 or names no languages.
+    """
+    if os.sep not in languages and not os.path.exists(languages):
         return languages.split(",")
-    with open(languages, encoding="utf-8") as stream:
-        return [language for language in stream.read().replace(",", "\n").split() if language]
+    found = read_text(languages).replace(",", "\n").split()
+    if not found:
+        raise UserError(f"{languages} has no languages; give a file with one per line")
+    return found

@@ -428,6 +428,29 @@ def test_tags_that_checkpoints_have(tmp_path):
     assert symbols_of("multilingual_denoising", settings, language_tags="mbart50") == want
 
 
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"", "langs has no languages; give a file with one per line"),
+        (b"en\n\xff\n", "langs: line 2 is not UTF-8"),
+        (None, "langs cannot be read: No such file"),
+        ("folder", "langs cannot be read: Is a directory"),
+        (b"\xef\xbb\xbfen\r\nde\r\n", None),
+    ],
+)
+def test_files_of_languages(tmp_path, content, message):
+    path = tmp_path / "langs"
+    if content == "folder":
+        path.mkdir()
+    elif content is not None:
+        path.write_bytes(content)
+    if message is None:
+        assert symbols_of(MULTI_TASK, STARTS, tag_languages=str(path))[1:] == ["__en__", "__de__"]
+        return
+    with pytest.raises(UserError, match=message):
+        symbols_of(MULTI_TASK, STARTS, tag_languages=str(path))
+
+
 def test_other_languages_than_those_of_the_checkpoint_are_named(caplog):
     named = {**STARTS, "langs": ["en", "de"]}
     for more, warnings in (("en,de,xx", 0), ("xx,de", 1)):
