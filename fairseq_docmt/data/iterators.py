@@ -5,6 +5,7 @@ When the process ends, the module also stops the threads in which fairseq loads 
 
 import atexit
 import contextlib
+import gc
 import inspect
 import math
 import queue
@@ -112,6 +113,10 @@ class ResumableIterator(EpochBatchIterator):
 
         Unlike in fairseq, ``shuffle`` has an effect even if the data loader is reused.
         """
+        if self.num_workers > 0:
+            # Iterators of earlier epochs refer to themselves.  New workers would inherit and free
+            # them, and print that they are not the parent of their workers.
+            gc.collect()
         if self.dataloader is not None:
             self.epoch_batch_sampler.shuffle = shuffle
         return super()._get_iterator_for_epoch(epoch, shuffle, **kwargs)

@@ -1,5 +1,8 @@
 """Iterators that continue an interrupted epoch only with the batches it began with."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from fairseq.data.iterators import EpochBatchIterator
@@ -54,6 +57,24 @@ def test_an_interrupted_epoch_continues():
     read += list(again.next_epoch_itr())
     assert sorted(sum(read, [])) == list(range(10))
     assert read[2:] == list(epoch)
+
+
+def test_workers_inherit_no_iterator_of_an_earlier_epoch():
+    """They would free it, and say that they are not the parent of its workers."""
+    made = [iterator()[1] for _ in range(2)]
+    for each in made:
+        each.num_workers = 1
+    first, second = weakref.ref(made[0]), made[1]
+    assert len(list(made[0].next_epoch_itr())) == 5
+    gc.disable()
+    try:
+        made.clear()
+        del each
+        assert first() is not None  # fairseq's iterators refer to themselves
+        second.next_epoch_itr()
+        assert first() is None
+    finally:
+        gc.enable()
 
 
 def test_epochs_are_shuffled_after_those_of_a_curriculum():
