@@ -31,9 +31,11 @@ from subwords import learn_codes, learn_sentencepiece, pieces_of
 TEXT_FORM = "text_form.json"
 # Flag of a word of a dictionary that is a symbol of fairseq's too.
 OVERWRITE = "#fairseq:overwrite"
-# fairseq-preprocess, which ends when its input does: with this process, even if that is killed.
+# Runs fairseq-preprocess until its standard input closes, as it does when this process ends or is
+# killed.
 PREPROCESS = """
-import os, threading
+import os, sys, threading
+sys.argv[0] = "fairseq-preprocess"
 threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
 from fairseq_cli.preprocess import cli_main
 cli_main()
@@ -398,7 +400,7 @@ def parts_for(workers: int) -> int:
 
 
 def _run(command: List[str], folder: Path) -> None:
-    read, written = os.pipe()  # which the system closes when this process ends
+    read, written = os.pipe()  # closed by the system when this process ends
     try:
         result = subprocess.run(
             command, cwd=str(folder), stdin=read, capture_output=True, text=True

@@ -42,7 +42,7 @@ from tqdm import tqdm
 CHUNK = 1000  # lines given to a worker at a time
 
 # In the path of an unfinished result, which also names the process that writes it.
-PARTIAL = re.compile(r"\.\d+\.partial(?=/|$)")
+PARTIAL = re.compile(r"(\.\d+)?\.partial(?=/|$)")
 KILLED = (
     "a worker process was killed, perhaps for lack of memory; run the command again with fewer "
     "--workers"
@@ -320,9 +320,9 @@ class Stages:
         # Remove the stamp first: if this run fails, the old result must not count as finished.
         stamp.unlink(missing_ok=True)
         output.parent.mkdir(parents=True, exist_ok=True)
-        # Its name is new, as processes of a run that was killed may still write to the other.
+        # Named after this process, because workers of a killed run may still write to theirs.
         partial = output.with_name(f"{output.name}.{os.getpid()}.partial")
-        for old in output.parent.glob(f"{glob.escape(output.name)}.*.partial"):
+        for old in output.parent.glob(f"{glob.escape(output.name)}*.partial"):
             if PARTIAL.sub("", old.name) == output.name:
                 _remove(old)
         try:
@@ -380,6 +380,7 @@ def _first_change(output: Path, files: Dict[str, dict]) -> Optional[Path]:
 
 def _remove(path: Path) -> None:
     if path.is_dir():
+        # Into an unfinished folder, a worker of a killed run may write at this moment.
         shutil.rmtree(path, ignore_errors=PARTIAL.search(path.name) is not None)
     elif path.exists():
         path.unlink()

@@ -20,9 +20,9 @@ work=${work:-$here/work}
 if [ -n "$from" ]; then
   [ -d "$from" ] || { echo "error: --from is $from, which is no folder" >&2; exit 1; }
   from=$(cd "$from" && pwd)
-  for made in lm/{forward,backward}/checkpoint_best.pt rnnsearch/checkpoint_last.pt \
+  for made in bin/dict.{src,tgt}.txt lm/{forward,backward}/checkpoint_best.pt rnnsearch/checkpoint_last.pt \
     "${systems[@]/%//checkpoint_last.pt}"; do
-    [ -e "$from/$made" ] || { echo "error: --from has no $from/$made; give a WORK of this script" >&2; exit 1; }
+    [ -e "$from/$made" ] || { echo "error: --from: $from has no $made; train it there first" >&2; exit 1; }
   done
 fi
 lm_size=256

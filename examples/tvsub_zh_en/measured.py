@@ -9,6 +9,7 @@ the number of seconds after which the command is stopped.
 """
 
 import argparse
+import fcntl
 import json
 import os
 import platform
@@ -19,8 +20,6 @@ import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
-
-from filelock import FileLock
 
 #: environment variables that change how fast or how exactly a CPU or GPU computes
 SETTINGS = {
@@ -82,15 +81,24 @@ def hardware() -> dict:
     return {**found, "gpu": accelerator()} if device == "cuda" else found
 
 
-def run(command: list, log: Path) -> dict:
-    """Run a command; return its exit status, seconds, CPU seconds and peak memory."""
+def run(command: list, log: Path, lock: int) -> dict:
+    """Run a command; return its exit status, seconds, CPU seconds and peak memory.
+
+    Args:
+        command: the command with its arguments.
+        log: file to which its output goes.
+        lock: file descriptor of the lock, which the command holds as long as it runs, even if this
+            process is killed.
+    """
     code, began = commit(), time.time()
     limit = os.environ.get("LIMIT")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with open(log, "a", encoding="utf-8") as output:
         # timeout also stops what the command has started.
         limited = ["timeout", "--kill-after=30", limit, *command] if limit else command
-        status = subprocess.run(limited, stdout=output, stderr=output, check=False).returncode
+        status = subprocess.run(
+            limited, stdout=output, stderr=output, check=False, pass_fds=[lock]
+        ).returncode
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
         "exit": status,
@@ -109,31 +117,35 @@ def main(record: Path, command: list) -> int:
     """Run the command unless the record says that it was done; return the exit status."""
     record.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(record.with_suffix(".lock")):
-            return run_once(record, command)
+        with open(record.with_suffix(".lock"), "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return run_once(record, command, lock.fileno())
     except KeyboardInterrupt:
         return 130  # the status of a shell
 
 
-def run_once(record: Path, command: list) -> int:
+def run_once(record: Path, command: list, lock: int) -> int:
     """Do what ``main`` does, while no other process does so."""
     try:
         runs = json.loads(record.read_text(encoding="utf-8")) if record.exists() else []
-        done = next((part for part in runs if part["exit"] == 0), None)
+        done = next((part["command"] for part in runs if part["exit"] == 0), None)
     except (ValueError, TypeError, KeyError):
-        print(f"error: {record} is damaged; to begin anew, remove {record.parent}", file=sys.stderr)
-        return 1
-    if done and done["command"] != command:
         print(
-            f"error: {record} was made by another command: {' '.join(done['command'])}; to begin "
-            f"anew, remove {record.parent}",
+            f"error: {record} is damaged; restore it, or remove {record.parent} to begin anew",
             file=sys.stderr,
         )
         return 1
-    if done:
+    if done == command:
         return 0
+    if done:
+        print(
+            f"error: {record} was made by another command: {' '.join(done)}; to begin anew, remove "
+            f"{record.parent}",
+            file=sys.stderr,
+        )
+        return 1
     log = record.with_suffix(".log")
-    part = {"command": command, **run(command, log)}
+    part = {"command": command, **run(command, log, lock)}
     new = record.with_suffix(".new")
     new.write_text(json.dumps([*runs, part], indent=1), encoding="utf-8")
     new.replace(record)

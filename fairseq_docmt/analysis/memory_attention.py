@@ -241,8 +241,8 @@ def _show_sentence(args, model, task) -> None:
     sentences = int(document.of_target.max()) + 1
     if not 0 <= sentence < sentences - 1:
         raise UserError(
-            f"--sentence {args.sentence}: a sentence counts from 1 and needs one after it, but "
-            f"--document {args.document} has {sentences}; give another of either"
+            f"--sentence {args.sentence}: sentences are counted from 1, and one must follow, but "
+            f"--document {args.document} has {sentences}; give another sentence or document"
         )
     maps = attention_maps(model, document)
     results = {

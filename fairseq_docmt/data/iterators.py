@@ -114,8 +114,8 @@ class ResumableIterator(EpochBatchIterator):
         Unlike in fairseq, ``shuffle`` has an effect even if the data loader is reused.
         """
         if self.num_workers > 0:
-            # Iterators of earlier epochs refer to themselves.  New workers would inherit and free
-            # them, and print that they are not the parent of their workers.
+            # Iterators of earlier epochs are in reference cycles.  New workers would inherit them
+            # and, when they free them, print that they are not the parents of their workers.
             gc.collect()
         if self.dataloader is not None:
             self.epoch_batch_sampler.shuffle = shuffle

@@ -38,9 +38,9 @@ _WANTED = {
     bool: "True or False",
 }
 #: name of a precision -> numbers
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+_PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 #: option of a BPE -> what a message calls it
-FILES_OF_BPE = {
+_FILES_OF_BPE = {
     "bpe_codes": "the file of its merges",
     "sentencepiece_model": "the file of its model",
 }
@@ -196,7 +196,7 @@ def _hub(files: List[CheckpointFile], data: str, options: dict):
         hub.tokenizer = hub.task.build_tokenizer(hub.cfg.tokenizer)
         hub.bpe = hub.task.build_bpe(hub.cfg.bpe)
     except MissingMandatoryValue as error:  # of omegaconf
-        what = FILES_OF_BPE.get(error.key, "a file")
+        what = _FILES_OF_BPE.get(error.key, "a file")
         raise UserError(
             f'bpe="{options.get("bpe")}" needs {error.key}, {what}; give both or neither'
         ) from None
@@ -267,12 +267,12 @@ def _placed(hub, device: str, precision: str):
     Raises:
         UserError: there is no such device or precision.
     """
-    if precision not in PRECISIONS:
-        raise UserError(f"precision must be {' or '.join(PRECISIONS)}, got {precision!r}")
+    if precision not in _PRECISIONS:
+        raise UserError(f"precision must be {' or '.join(_PRECISIONS)}, got {precision!r}")
     try:
         if torch.device(device).type == "meta":
             raise RuntimeError("tensors have no values there")
-        return hub.to(torch.device(device), PRECISIONS[precision])
+        return hub.to(torch.device(device), _PRECISIONS[precision])
     except (RuntimeError, AssertionError) as error:
         raise UserError(
             f"device {device} cannot be used ({str(error).splitlines()[0]}); give cpu, or cuda "

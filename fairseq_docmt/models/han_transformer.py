@@ -71,8 +71,12 @@ class HANTransformerModel(StreamModel, DocumentTransformer):
 
     @property
     def sentences_back(self):
-        """Number of previous sentences, ``--context-sentences``."""
-        return self.decoder.count
+        """Number of previous sentences: ``--context-sentences``, doubled if both sides have HAN.
+
+        The states that the decoder attends to then depend on the context of their own sentences.
+        """
+        parts = (self.encoder, self.decoder)
+        return sum(part.count for part in parts if part.hierarchical is not None)
 
     @classmethod
     def check_options(cls, args):

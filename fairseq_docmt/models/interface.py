@@ -34,8 +34,8 @@ class DocumentModel(Protocol):
             Default: none.
         needed_task: name of the task that gives the model its context.  Default: None, for a model
             whose input sequence already contains the context.
-        sentences_back: largest number of previous sentences that the model reads.  Default: None,
-            for a model without such a limit of its own.
+        sentences_back: largest number of previous sentences on which a translation depends, also
+            through the states of others.  Default: None, for a model without a limit of its own.
         reads_documents: whether each batch consists of whole documents, with one sentence per row.
             If so, ``forward`` takes ``documents`` (:mod:`fairseq_docmt.data.batch`).
             Default: False.
@@ -196,7 +196,7 @@ def doc_state_options(model) -> Tuple[str, ...]:
 
 
 def sentences_back(model) -> Optional[int]:
-    """Return the largest number of previous sentences that a model reads; None for no limit."""
+    """Return on how many previous sentences a translation depends at most; None for no limit."""
     return getattr(model, "sentences_back", None)
 
 

@@ -144,4 +144,7 @@ def plain(text: str) -> str:
 
 
 def _attributes(tag: str) -> Dict[str, str]:
-    return {name.lower(): value.strip("\"'") for name, value in _ATTRIBUTE.findall(tag)}
+    return {
+        name.lower(): plain(value[1:-1] if value[0] in "\"'" else value)
+        for name, value in _ATTRIBUTE.findall(tag)
+    }

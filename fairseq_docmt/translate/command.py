@@ -30,6 +30,7 @@ import os
 import re
 import sys
 from functools import partial
+from pathlib import Path
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from tqdm import tqdm
@@ -153,13 +154,10 @@ class File(NamedTuple):
         source: content of the input, an instance of a class of
             :mod:`fairseq_docmt.translate.formats`.
         target: path of the translation; None for standard output.
-        is_new: whether there was no file when the command began, so that one that is there later is
-            not replaced.
     """
 
     source: object
     target: Optional[str]
-    is_new: bool = True
 
 
 def main(args: argparse.Namespace, others: List[str]) -> None:
@@ -181,8 +179,8 @@ def main(args: argparse.Namespace, others: List[str]) -> None:
     files = _files(args)
     if args.system != SYSTEM and not any(file.source.holds_system for file in files):
         raise UserError("--system names the system in XML and SGM; leave it out")
-    if not args.system.strip() or not args.system.isprintable() or {*args.system} & {*'"<>&'}:
-        raise UserError(f'--system {args.system!r}: give a name without ", <, > and &')
+    if not args.system.strip() or not args.system.isprintable():
+        raise UserError(f"--system is {args.system!r}; give a name of printable characters")
     documents = [d for file in files for d in file.source.documents]
     if not any(segment for document in documents for segment in document.segments):
         raise UserError("the input has no text to translate")
@@ -319,7 +317,7 @@ def _files(args: argparse.Namespace) -> List[File]:
         if target and (os.path.isdir(target) or target.endswith(os.sep)):
             target = os.path.join(target, os.path.basename(args.inputs[0]))
         target = _new(target, args)
-        return [File(read(args.inputs[0], False), target, not os.path.exists(target or ""))]
+        return [File(read(args.inputs[0], False), target)]
     targets = {}
     for path, target, whole in _below(args.inputs):
         target = os.path.join(args.out, target)
@@ -329,7 +327,7 @@ def _files(args: argparse.Namespace) -> List[File]:
     files, with_blanks = [], []
     for target, (path, whole) in targets.items():
         target = _new(target, args)
-        files.append(File(read(path, whole), target, not os.path.exists(target)))
+        files.append(File(read(path, whole), target))
         source = files[-1].source
         if whole and isinstance(source, PlainText) and source.has_blank_lines:
             with_blanks.append(path)
@@ -477,19 +475,19 @@ def _write(file: File, translations: Translations) -> None:
             segments.
 
     Raises:
-        UserError: another program has written a file there since the command began.
+        UserError: a file with other text is there.
     """
     pieces = (
         piece.replace("\n", file.source.line_end) for piece in file.source.pieces(translations)
     )
     if file.target is not None:
         text = "".join(pieces)
-        if file.is_new and os.path.exists(file.target):
+        if not os.path.isfile(file.target):
+            write_text(file.target, text)
+        elif Path(file.target).read_bytes() != text.encode():  # not that of an interrupted run
             raise UserError(
-                f"{file.target} was written by another program meanwhile; move it, and run the "
-                "same command again"
+                f"{file.target} is there by now, with other text; move it, and run this again"
             )
-        write_text(file.target, text)
         return
     for piece in pieces:
         sys.stdout.write(piece)

@@ -255,6 +255,7 @@ class WmtXml:
 
     holds_nbest = False
     holds_system = True
+    #: Characters that XML cannot hold.
     NOT_HELD = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
     def __init__(self, text: str, path: str, layout: Layout, system: str, language: Optional[str]):
@@ -324,7 +325,10 @@ class Sgm:
         if not self.SET.search(text):
             raise UserError(f"{path} is SGM without a srcset; give the source file of the task")
         self._text, self._system, self._language = text, system, language
-        self.documents = [_of_rows(d.id, d.rows) for d in sgm.documents_of(text, path)]
+        found = sgm.documents_of(text, path)
+        for kind in {document.kind for document in found} - {"srcset"}:
+            raise UserError(f"{path} has a {kind} too; give the source file of the task")
+        self.documents = [_of_rows(document.id, document.rows) for document in found]
 
     @staticmethod
     def _escaped(text: str) -> str:
@@ -334,13 +338,15 @@ class Sgm:
         """Yield the whole SGM file, with translations, as a single string."""
         found = iter([best[0].text for d in range(len(self.documents)) for best in translations(d)])
         text = sgm.SEG.sub(lambda seg: seg[1] + self._escaped(next(found)) + seg[3], self._text)
-        name = f' sysid="{self._system}"'
-        language = self._language and "trglang" not in text
-        added = name + (f' trglang="{self._language}"' if language else "")
+        escaped = self._escaped(self._system).replace('"', "&quot;")
+        name, language = f' sysid="{escaped}"', f' trglang="{self._language}"'
         text = sgm.DOC.sub(lambda tag: self.NAME.sub(lambda _: name, tag[0]), text)
 
         def set_tag(tag) -> str:
-            return "</tstset>" if tag[1] else f"<tstset{self.NAME.sub('', tag[2])}{added}>"
+            if tag[1]:
+                return "</tstset>"
+            has_language = not self._language or "trglang" in tag[2].lower()
+            return f"<tstset{self.NAME.sub('', tag[2])}{name}{'' if has_language else language}>"
 
         yield self.SET.sub(set_tag, text)
 

@@ -85,7 +85,9 @@ def test_command(binarised, memory_stream_checkpoint, tmp_path):
     ]
     for name in ("memory_attention", "information_gain"):
         assert (tmp_path / f"{name}.png").stat().st_size > 0
-    with pytest.raises(UserError, match="5: a sentence counts from 1 and needs one after it"):
+    with pytest.raises(
+        UserError, match="5: sentences are counted from 1, and one must follow, but"
+    ):
         tiny.run_main(analysis.main, *arguments, "--document", "2", "--sentence", "5")
     with pytest.raises(UserError, match="--document 9: test has 4 documents"):
         tiny.run_main(analysis.main, *arguments, "--document", "9")

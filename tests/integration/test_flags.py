@@ -252,7 +252,7 @@ def test_lists_of_values(script):
         ("run_documents", "W lst x", "SYSTEM is x; choose transformer, lst, group, sentences or"),
         ("run_memnet", "W x", "SYSTEM is x; choose source, target or both"),
         ("run_memnet", "W --from NOWHERE", "--from is NOWHERE, which is no folder"),
-        ("run_memnet", "W --from /", "--from has no //lm/forward/checkpoint_best.pt; give a WORK"),
+        ("run_memnet", "W --from /", "--from: / has no bin/dict.src.txt; train it there first"),
         ("run_one_sided", "W both/source", "SYSTEM is both/source; choose both, source or target"),
         ("run_options", "W window x", "SYSTEM is x; choose window, stride2, "),
         ("run_stream", "W both multi-encoder-x", "SYSTEM is multi-encoder-x; choose both, "),

@@ -89,7 +89,9 @@ def test_options_that_determine_the_size_of_the_document_state(name):
 @pytest.mark.parametrize(
     "arguments, number",
     [
-        (tiny.han("--context-sentences", "5"), 5),
+        (tiny.han("--context-sentences", "5"), 10),
+        (tiny.han("--context-side", "source"), 3),
+        (tiny.han("--context-side", "target"), 3),
         (tiny.multi_encoder(), 1),
         (tiny.context("--context", "hierarchical"), 3),
         (tiny.context("--context", "previous-source-attention"), 1),

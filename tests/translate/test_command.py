@@ -127,9 +127,12 @@ def test_a_file_that_appears_meanwhile_stays(run, tmp_path, monkeypatch):
         return [Finished([[Hypothesis("x", 0.0)]], [])]
 
     monkeypatch.setattr("fairseq_docmt.translate.engine.Engine.translate", translate)
-    with pytest.raises(UserError, match="out was written by another program meanwhile; move it"):
+    with pytest.raises(UserError, match="out is there by now, with other text; move it"):
         run(given, "--out", out)
-    assert out.read_text() == "precious" and (tmp_path / "out.partial").exists()
+    for _ in range(2):
+        assert out.read_text() == "precious" and (tmp_path / "out.partial").exists()
+        with pytest.raises(UserError, match="out is there by now"):
+            run(given, "--out", out)
     out.unlink()
     run(given, "--out", out)
     assert out.read_text() == "x\n" and not (tmp_path / "out.partial").exists()
@@ -169,10 +172,14 @@ def test_sgm_whose_source_names_a_system(run, tmp_path):
     """As in NIST's files; the name is that of the translations, which are then read by it."""
     given, out = tmp_path / "in.sgm", tmp_path / "out.sgm"
     given.write_text(sgm().replace("<doc ", '<doc sysid="ref" ').replace("any", 'any" SysID="x'))
-    run(given, "--system", "ours", "--out", out)
+    run(given, "--system", "our 'A&B\">'", "--out", out)
     text = out.read_text()
-    assert text.count('sysid="ours"') == 1 + len(DOCS) and "ref" not in text and "SysID" not in text
-    assert len(read_input(f"{out}#ours", "system").documents) == len(DOCS)
+    written = """sysid="our 'A&amp;B&quot;&gt;'\""""
+    assert text.count(written) == 1 + len(DOCS) and "ref" not in text and "SysID" not in text
+    assert len(read_input(f"{out}#our 'A&B\">'", "system").documents) == len(DOCS)
+    given.write_text(sgm() + sgm().replace("srcset", "refset"))
+    with pytest.raises(UserError, match="in.sgm has a refset too; give the source file"):
+        run(given)
 
 
 def test_text_with_document_ids(run, wanted, tmp_path):
@@ -452,11 +459,7 @@ MISTAKES = {
     "workers": ("w1\n", ["--workers", "0"], "--workers must be 1, or on a CPU more; got 0 on cpu"),
     "a language": ("w1\n", ["--split-sentences", "klingon"], "spaCy has no such language"),
     "a name for nothing": ("w1\n", ["--system", "x"], "--system names the system in XML and SGM"),
-    "a name with quotes": (
-        "<srcset><doc docid=a><seg>w1</seg>",
-        ["--system", 'a"b'],
-        "give a name",
-    ),
+    "a blank name": ("<srcset><doc docid=a><seg>w1</seg>", ["--system", " "], "give a name"),
     "a name to control": ("<srcset><doc docid=a><seg>w1</seg>", ["--system", "\1"], "give a name"),
     "an option of another command": (
         "w1\n",

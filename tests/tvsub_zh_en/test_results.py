@@ -1,7 +1,12 @@
 """The TVSub recipe: recorded commands, limited contexts, and tables written from one file."""
 
+import fcntl
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 
 import contexts
 import keep_weights
@@ -31,8 +36,24 @@ def test_a_command_is_run_until_it_ends_well(tmp_path, capsys):
     assert "was made by another command" in capsys.readouterr().err
     record.write_text(record.read_text()[:50])
     assert measured.main(record, works) == 1
-    assert f"{record} is damaged; to begin anew, remove {record.parent}" in capsys.readouterr().err
+    assert f"{record} is damaged; restore it, or remove" in capsys.readouterr().err
     assert runs.read_text() == "xx"
+
+
+def test_a_command_that_goes_on_keeps_the_lock(tmp_path):
+    """Although the process that began it was killed, so that no second one begins meanwhile."""
+    waits = "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
+    record, log = tmp_path / "train.json", tmp_path / "train.log"
+    command = [sys.executable, measured.__file__, str(record), sys.executable, "-c", waits]
+    with subprocess.Popen(command) as parent:
+        while not (log.exists() and log.read_text().endswith("\n")):
+            time.sleep(0.01)
+        parent.kill()
+    with open(tmp_path / "train.lock", encoding="utf-8") as lock:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.kill(int(log.read_text()), signal.SIGKILL)
+        fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def test_a_record_has_the_commit_of_the_code_that_ran(tmp_path, monkeypatch):

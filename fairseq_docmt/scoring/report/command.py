@@ -29,6 +29,7 @@ from fairseq_docmt.scoring.corpus.corpus_metrics import Options
 from fairseq_docmt.scoring.report.difference import Run, runs
 from fairseq_docmt.scoring.report.plots import line_plot
 from fairseq_docmt.scoring.texts import translations
+from fairseq_docmt.scoring.texts.layout import named
 from fairseq_docmt.scoring.texts.test_set import Translations
 from fairseq_docmt.scoring.words import tags
 
@@ -171,7 +172,7 @@ def main(args: argparse.Namespace) -> None:
         plots.append((_caption("BLEU by place in the document", ranges, "sentences"), plot))
     elif args.range is not None:
         texts.notes.append(
-            f"--range {size}: no plot, as fewer than two ranges have {FEWEST} sentences"
+            f"--range {size}: no plot, as fewer than two ranges have at least {FEWEST} sentences"
         )
     page = page_of(
         args.title,
@@ -200,7 +201,7 @@ def enough(counts: Dict[str, int]) -> Dict[str, int]:
 def _caption(text: str, counts: Dict[str, int], unit: str) -> str:
     """Return the caption of a plot, which names the points that :func:`enough` drops."""
     gone = [place for place, count in counts.items() if count < FEWEST]
-    why = f" (not shown, with fewer than {FEWEST} {unit}: {', '.join(gone)})"
+    why = f" (not shown, with fewer than {FEWEST} {unit}: {named(gone)})"
     return text + why if gone else text
 
 

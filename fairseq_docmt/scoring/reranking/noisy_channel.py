@@ -108,14 +108,14 @@ def from_arguments(
         UserError: a score needs a model that is not given, a model is given but not needed, an
             option is invalid, or a model cannot be loaded.
     """
-    _check(args, names)
+    _check_options(args, names)
     channel = _channel(args, candidates) if args.channel else None
     model = _language_model(args, candidates) if args.language_model else None
     return NoisyChannel(model, channel)
 
 
-def _check(args: argparse.Namespace, names: Sequence[str]) -> None:
-    """Refuse models and options without each other.
+def _check_options(args: argparse.Namespace, names: Sequence[str]) -> None:
+    """Check that models and scores match, and that each option has an effect.
 
     Args:
         args: options of the command line.

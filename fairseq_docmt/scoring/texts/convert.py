@@ -123,7 +123,7 @@ def read_documents(args: argparse.Namespace):
     if args.source:
         documents, notes = _matched(args, text, read_input(args.source, "source", plain=plain))
     elif isinstance(text, Documents):
-        documents, notes = _without_gaps(text.documents)
+        documents, notes = _without_missing(text.documents)
         if not documents:
             raise UserError(f"{args.file}: nothing is left to convert; {notes[0]}")
         if text.reordered:
@@ -156,7 +156,7 @@ def _divided_as_reference(args: argparse.Namespace) -> Tuple[List[Document], Seq
 def _matched(
     args: argparse.Namespace, text: Input, wanted: Input
 ) -> Tuple[List[Document], List[str]]:
-    """Return the documents of a text, with the segments of another or the same one, and notes.
+    """Return the documents of a text, divided as ``wanted``, which may be the same text, and notes.
 
     Args:
         args: options of the command.
@@ -178,7 +178,7 @@ def _matched(
     return documents, layout.notes(args.file, text)
 
 
-def _without_gaps(documents: Sequence[Document]) -> Tuple[List[Document], List[str]]:
+def _without_missing(documents: Sequence[Document]) -> Tuple[List[Document], List[str]]:
     """Drop segments that have no text or are marked as bad.
 
     Documents that lose all their segments are dropped too.

@@ -214,7 +214,7 @@ class Layout(NamedTuple):
         translations, and documents or segments that were matched by order because they have no ids.
 
         Args:
-            name: name of the system, or option by which the text was given.
+            name: name of the system, or path of a reference or source.
             text: the text.
         """
         if isinstance(text, Lines):

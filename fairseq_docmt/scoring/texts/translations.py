@@ -175,9 +175,8 @@ def read_translations(
     files = _read_files(systems, references, source, reading)
     notes: List[str] = []
     layout, others = layout_and_references(*files, notes)
-    for option, given in (("--reference", files.references), ("--source", [files.source])):
-        for text in given:
-            notes += layout.notes(option, text) if isinstance(text, Documents) else []
+    for text in (*files.references, files.source):
+        notes += layout.notes(text.path, text) if isinstance(text, Documents) else []
     wanted, inputs = files.source and layout.filled(files.source), files.systems
     if reading.strip_wrappers:
         inputs = _stripped(inputs, files.references, notes)

@@ -58,7 +58,7 @@ def analyse(model, sentences: Sequence[str], pos: bool, lemmas: bool) -> List[Se
     for name, there in given.items():
         if any(found) and not there:
             raise UserError(
-                f"the spaCy model {pronouns.name_of(model)} gives no {name}; use another"
+                f"the spaCy model {pronouns.spacy_name(model)} gives no {name}; use another"
             )
     return found
 
@@ -151,7 +151,7 @@ def main(args: argparse.Namespace) -> None:
     if args.tags:
         found = [[name for name, words in each.items() if words] for each in reference]
         tags.write(args.tags, texts, found)
-    taggers = [f"{model.lang}_{model.meta['name']} {model.meta['version']}" for model in models]
+    taggers = [f"{pronouns.spacy_name(model)} {model.meta['version']}" for model in models]
     signature = f"{texts.signature}|pair:{args.pair}|{'|'.join(taggers)}|{_intervals.PROCEDURE}"
     missing = [name for name in PHENOMENA if name not in rules.phenomena]
     notes = [*texts.notes, signature]

@@ -219,14 +219,14 @@ def check_languages(models: Sequence, pair: str) -> None:
     for side, model, language in zip(("source", "target"), models, pair.split("-")):
         if model.lang not in (language, MULTILINGUAL):
             raise UserError(
-                f"--{side}-model: {model.meta['name']} is of language {model.lang}, but --pair "
+                f"--{side}-model: {spacy_name(model)} is of language {model.lang}, but --pair "
                 f"{pair} needs {language}; give another model or --pair"
             )
 
 
-def name_of(model) -> str:
+def spacy_name(model) -> str:
     """Return the name of a spaCy pipeline with its language, such as ``en_core_web_sm``."""
-    return f"{model.meta['lang']}_{model.meta['name']}"
+    return f"{model.lang}_{model.meta['name']}"
 
 
 def tag(model, sentences: Sequence[str], lowercase: bool = False) -> List[Tagged]:
@@ -243,7 +243,7 @@ def tag(model, sentences: Sequence[str], lowercase: bool = False) -> List[Tagged
     texts = (sentence.lower() if lowercase else sentence for sentence in sentences)
     tagged = [[(token.text, token.tag_) for token in found] for found in model.pipe(texts)]
     if not any(label for words in tagged for _, label in words):
-        raise UserError(f"the spaCy model {name_of(model)} gives no tags; use another one")
+        raise UserError(f"the spaCy model {spacy_name(model)} gives no tags; use another one")
     return tagged
 
 
@@ -293,7 +293,7 @@ def main(args: argparse.Namespace) -> None:
             )
     if args.tags:
         tags.write(args.tags, texts, pronoun_tags(pair.phenomena, source, reference))
-    taggers = [f"{model.lang}_{model.meta['name']} {model.meta['version']}" for model in models]
+    taggers = [f"{spacy_name(model)} {model.meta['version']}" for model in models]
     case = "lc" if args.lowercase else "mixed"
     signature = "|".join([texts.signature, f"pair:{args.pair}", f"case:{case}", *taggers])
     signature = f"{signature}|{_intervals.PROCEDURE}"

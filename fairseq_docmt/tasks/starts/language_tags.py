@@ -269,7 +269,7 @@ def _languages(cfg, settings: dict) -> Optional[List[str]]:
     own = _own_languages(settings)
     if not cfg.tag_languages:
         return own
-    given = _read(cfg.tag_languages)
+    given = _given_languages(cfg.tag_languages)
     if own and given != own and sorted(given) == sorted(own):
         raise UserError(
             f"--tag-languages has another order than the checkpoint ({','.join(own):.60}), which "
@@ -287,7 +287,7 @@ def _own_languages(settings: dict) -> Optional[List[str]]:
     if languages:
         return languages.split(",") if isinstance(languages, str) else list(languages)
     if path and os.path.isfile(path):
-        return _read(path)
+        return _in_file(path)
     pairs = settings.get("lang_pairs")
     if not pairs or path:
         return None
@@ -295,15 +295,22 @@ def _own_languages(settings: dict) -> Optional[List[str]]:
     return sorted({language for pair in pairs for language in pair.split("-")})
 
 
-def _read(languages: str) -> List[str]:
-    """Return languages that are separated by commas, or those in a file.
+def _given_languages(given: str) -> List[str]:
+    """Return the languages of ``--tag-languages``, separated by commas or in a file.
 
     Raises:
         UserError: the file cannot be read, is not UTF-8 or names no languages.
     """
-    if os.sep not in languages and not os.path.exists(languages):
-        return languages.split(",")
-    found = read_text(languages).replace(",", "\n").split()
+    if not {*given} & {".", os.sep} and not os.path.exists(given):
+        return given.split(",")
+    try:
+        found = _in_file(given)
+    except UserError as error:
+        raise UserError(f"--tag-languages: {error}") from None
     if not found:
-        raise UserError(f"{languages} has no languages; give a file with one per line")
+        raise UserError(f"--tag-languages: {given} has no languages; give a file with one per line")
     return found
+
+
+def _in_file(path: str) -> List[str]:
+    return read_text(path).replace(",", "\n").split()

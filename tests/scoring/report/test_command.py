@@ -340,7 +340,10 @@ def test_points_show_what_is_behind_them_and_need_twenty(scoring, write, tmp_pat
     assert "BLEU by place in the document: tok:13a" in out.read_text()
     scoring(*arguments, "2")
     page = out.read_text()
-    assert "<svg" not in page and "--range 2: no plot, as fewer than two ranges have 20" in page
+    assert (
+        "<svg" not in page
+        and "--range 2: no plot, as fewer than two ranges have at least 20" in page
+    )
 
 
 def test_a_line_of_a_plot_has_the_name_of_its_system():
