@@ -9,7 +9,7 @@ segment number, the lines of its text are its segments.  References may lack seg
 
 import json
 import math
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers.files import whole_number
@@ -140,11 +140,14 @@ def refuse_mixed_fields(records: Records, wanted: Wanted) -> None:
     """Refuse records that have their text in different fields, which may hold different texts.
 
     Raises:
-        UserError: a record has its text in a different field from the records before it.
+        UserError: a record has its text in a different field from the records before it, or has an
+            object where others have text.
     """
-    if wanted.fields.get("text", wanted.chosen):
+    chosen = wanted.fields.get("text", wanted.chosen)
+    names = [chosen] if chosen else _text_fields(wanted)
+    _refuse_mixed_kinds(records, names)
+    if chosen:
         return
-    names = _text_fields(wanted)
     first: Optional[Tuple[str, str]] = None
     for where, record in records:
         field = _first(record, names)
@@ -155,6 +158,28 @@ def refuse_mixed_fields(records: Records, wanted: Wanted) -> None:
                 f'{where} has its text in "{field}", but {first[1]} in "{first[0]}"; '
                 + wanted.advice("with the text", "FIELD")
             )
+
+
+def _refuse_mixed_kinds(records: Records, names: Sequence[str]) -> None:
+    """Refuse records if some have an object, such as an error message, where others have text.
+
+    Args:
+        records: the records.
+        names: fields that may hold the text; the first that a record has is looked at.
+
+    Raises:
+        UserError: there are both objects and texts.
+    """
+    found: Dict[bool, str] = {}
+    for where, record in records:
+        field = _first(record, names)
+        if field is not None and record[field] not in (None, {}):
+            found.setdefault(isinstance(record[field], dict), where)
+            if len(found) == 2:
+                raise UserError(
+                    f'{found[True]}: "{field}" is an object, in {found[False]} it is text; give '
+                    "text in all"
+                )
 
 
 def _of_one_system(records: list, path: str, wanted: Wanted) -> Tuple[Wanted, list]:

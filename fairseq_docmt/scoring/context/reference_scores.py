@@ -378,11 +378,13 @@ class ReferenceScorer:
             lengths = ends[spans[:, 1]] - ends[spans[:, 0]] + marks
             longest = int(lengths.argmax())
             if lengths[longest] > most:
-                begin, end = spans[longest]
-                fix = "reduce the context with --context" if end - begin > 1 else "leave it out"
+                last = sentences[spans[longest, 1] - 1]
+                text = getattr(self.task, f"{side}_dictionary").string(last)
+                alone = len(last) + marks > most
+                fix = "leave it out" if alone else "reduce the context with --context"
                 raise UserError(
-                    f"candidate {longest + 1} has {lengths[longest]} {side} tokens with its "
-                    f"context, but the model has only {most} positions; {fix}"
+                    f"the {side} {text[:60]!r} has {lengths[longest]} tokens with its context, but "
+                    f"the model has only {most} positions; {fix}"
                 )
 
 

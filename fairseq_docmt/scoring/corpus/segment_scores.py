@@ -18,6 +18,8 @@ from fairseq_docmt.readers.records import SYSTEM_FIELDS, name_of
 from fairseq_docmt.scoring.texts.layout import NOT_BY_ORDER
 from fairseq_docmt.scoring.texts.test_set import Translations
 
+#: Absolute value above which a score is taken for a mistake.
+LARGEST = 1e100
 #: Default name of the field of a record that holds the score.
 FIELD = "score"
 
@@ -316,11 +318,14 @@ def _number(value, where: str) -> float:
         where: location in the file, for error messages.
 
     Raises:
-        UserError: the value is not a finite number.  Files of mt-metrics-eval, for example, may
-            have ``None`` for a segment without a score.
+        UserError: the value is not a finite number, or so large that a mean would overflow.  Files
+            of mt-metrics-eval, for example, may have ``None`` for a segment without a score.
     """
     try:
-        return finite_number(value)
+        number = finite_number(value)
+        if abs(number) > LARGEST:
+            raise ValueError
+        return number
     except ValueError:
         shown = re.sub(r"\s+", " ", str(value))[:40]
         raise UserError(

@@ -582,10 +582,16 @@ def test_other_mistakes(window_checkpoint, test_set, tmp_path):
         run(*scored, "--items", tmp_path / "absent" / "items")
     with pytest.raises(UserError, match="cannot be written: Is a directory"):
         run(test_set, "--convert", tmp_path)
-    for before, fix in (([], "leave it out"), (["w2"], "reduce the context with --context")):
-        long = {"source": [*before, "w1"], "candidates": [[*before, "v2"], [*before, "v1 " * 1100]]}
-        (tmp_path / "long.jsonl").write_text(json.dumps({**long, "correct": 0}))
-        message = f"candidate 2 has {1101 + len(before) * 2} target tokens with its context, but .*"
+    for before, size, fix in (
+        ([], 1100, "leave it out"),
+        (["v2"], 1100, "leave it out"),
+        (["v2 " * 50], 1000, "reduce the context with --context"),
+    ):
+        candidates = [[*before, "v2"], [*before, "v1 " * size]]
+        long = {"source": [*before, "w1"], "candidates": candidates, "correct": 0}
+        (tmp_path / "long.jsonl").write_text(json.dumps(long))
+        length = size + 1 + sum(len(text.split()) + 1 for text in before)
+        message = f"the target 'v1 v1 .*' has {length} tokens with its context, but .*"
         with pytest.raises(UserError, match=message + fix):
             run(tmp_path / "long.jsonl", *scored[1:])
 

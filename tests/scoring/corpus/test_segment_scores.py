@@ -169,6 +169,7 @@ def test_segments_that_are_left_out(scoring, write, arguments, tmp_path):
         ("M:one=FILE", "1\n\nx\n3\n4\n", "scores: line 3: 'x' is no score"),
         ("M=FILE", SEGMENTS.replace("90.0", "None"), "'None' is no score"),
         ("M=FILE", SEGMENTS.replace("90.0", "nan"), "'nan' is no score"),
+        ("M=FILE", SEGMENTS.replace("90.0", "-1e308"), "'-1e308' is no score"),
         ("M=FILE", SEGMENTS.replace("90.0", "9_0"), "'9_0' is no score"),
         ("M=FILE", json.dumps(records()[1:]), "one lacks a score of d1, s1"),
         (

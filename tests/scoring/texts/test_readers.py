@@ -205,6 +205,10 @@ def test_segments_without_numbers(write, text):
         (XML.replace("</doc>", "", 1), "is not valid XML"),
         (json_lines({"doc_id": float("nan"), "text": "x"}), 'line 1: "doc_id" must be .*, not NaN'),
         ('{"doc_id": "a", "segment": 1e400, "text": "x"}', '"segment" must be .*, not Infinity'),
+        (
+            json_lines({"doc_id": "a", "text": "x"}, {"doc_id": "b", "text": {"error": "limit"}}),
+            'line 2: "text" is an object, in .* line 1 it is text; give text in all',
+        ),
         (json_lines({"doc_id": True, "text": "x"}), '"doc_id" must be text or a number, not true'),
         (json_lines({"doc_id": 1, "segment": [1], "text": "x"}), '"segment" must be .* not .1'),
         (json_lines({"doc_id": 1, "system": {}, "text": "x"}), '"system" must be .* not {}'),
