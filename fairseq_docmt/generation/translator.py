@@ -136,9 +136,13 @@ class DocumentTranslator:
             UserError: the documents are not lists of sentences, a sentence is empty (blank lines
                 are reserved for document boundaries), or an option is unknown.
         """
+        return self._best(documents, beam, options)
+
+    def _best(self, documents, beam: Optional[int], options: dict, first: int = 1):
+        """Return the best translations of documents; see :meth:`_nbest`."""
         if "nbest" in options:
             raise UserError("translate gives one translation of a sentence; use translate_nbest")
-        found = self.translate_nbest(documents, 1, beam, **options)
+        found = self._nbest(documents, 1, beam, options, first)
         return [[best.text for (best, *_) in document] for document in found]
 
     def translate_nbest(
@@ -161,16 +165,27 @@ class DocumentTranslator:
         Raises:
             UserError: see :meth:`translate`.
         """
+        return self._nbest(documents, nbest, beam, options)
+
+    def _nbest(self, documents, nbest: int, beam: Optional[int], options: dict, first: int = 1):
+        """Translate documents, of which the first has the number ``first`` in messages."""
         beam = self.hub.cfg.generation.beam if beam is None else beam
         check_types({"beam": beam, "nbest": nbest})
         if beam >= 1 and not 1 <= nbest <= beam:  # other beams are refused by the task
             raise UserError(f"nbest must be from 1 to the beam size {beam}, got {nbest}")
         self._check_options(options)
-        documents = _as_lists(documents)
+        documents = _as_lists(documents, first)
         if not documents:
             return []
         with self._lock:
-            return self._found(documents, beam, nbest, options)
+            lines = self._tokens_of_lines(documents, first)
+            searched = iter(self.hub.generate(lines, beam=beam, nbest=nbest, **options))
+            found = []
+            for document in documents:
+                hypotheses = islice(searched, len(document))
+                found.append([[self._translation(h) for h in best[:nbest]] for best in hypotheses])
+                next(searched)  # of the blank line
+        return found
 
     def _check_options(self, options: dict) -> None:
         """Check the options that are given for a search.
@@ -190,16 +205,6 @@ class DocumentTranslator:
                 raise UserError(f"{name} is an option of from_pretrained; give it there")
         refuse_unknown(options, known)
         check_types(options)
-
-    def _found(self, documents: List[List[str]], beam: int, nbest: int, options: dict) -> list:
-        lines = self._tokens_of_lines(documents)
-        searched = iter(self.hub.generate(lines, beam=beam, nbest=nbest, **options))
-        found = []
-        for document in documents:
-            hypotheses = islice(searched, len(document))
-            found.append([[self._translation(h) for h in best[:nbest]] for best in hypotheses])
-            next(searched)  # of the blank line
-        return found
 
     def translate_stream(
         self,
@@ -223,10 +228,11 @@ class DocumentTranslator:
             UserError: see :meth:`translate`; documents are checked as they are read.
         """
         if not is_of(at_once, int) or at_once < 1:
-            raise UserError(f"at_once must be at least 1 document, got {at_once}")
-        remaining = iter(documents)
+            raise UserError(f"at_once must be a whole number from 1, got {at_once!r}")
+        remaining, first = iter(documents), 1
         while some := list(islice(remaining, at_once)):
-            yield from self.translate(some, beam, **options)
+            yield from self._best(some, beam, options, first)
+            first += len(some)
 
     @property
     def target_language(self) -> str:
@@ -257,16 +263,20 @@ class DocumentTranslator:
             )
         return tokens
 
-    def _tokens_of_lines(self, documents: List[List[str]]) -> List[Tensor]:
+    def _tokens_of_lines(self, documents: List[List[str]], first: int) -> List[Tensor]:
         """Return the token indices of all sentences, with a blank line after each document.
 
         A blank line is ``</s>`` alone.
+
+        Args:
+            documents: lists of sentences.
+            first: number of the first document, for error messages.
 
         Raises:
             UserError: see :meth:`tokens_of`.
         """
         tokens = []
-        for number, document in enumerate(documents, start=1):
+        for number, document in enumerate(documents, start=first):
             for position, sentence in enumerate(document, start=1):
                 place = f"document {number}, sentence {position}"
                 tokens.append(self.tokens_of(sentence, place))
@@ -284,8 +294,12 @@ class DocumentTranslator:
         )
 
 
-def _as_lists(documents: Iterable[Iterable[str]]) -> List[List[str]]:
+def _as_lists(documents: Iterable[Iterable[str]], first: int) -> List[List[str]]:
     """Return documents as lists of sentences.
+
+    Args:
+        documents: documents, as the user gave them.
+        first: number of the first document, for error messages.
 
     Raises:
         UserError: the input is not a collection of documents, a document is not a collection of
@@ -296,7 +310,7 @@ def _as_lists(documents: Iterable[Iterable[str]]) -> List[List[str]]:
             f"give a list of documents, each a list of sentences, not {documents!r:.40}"
         )
     found = []
-    for number, document in enumerate(documents, start=1):
+    for number, document in enumerate(documents, start=first):
         if isinstance(document, (str, Mapping, AbstractSet)) or not isinstance(document, Iterable):
             raise UserError(
                 f"document {number} is {document!r:.40}; a document is a list of sentences, so "

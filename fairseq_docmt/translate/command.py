@@ -51,6 +51,8 @@ SIZES = {"cpu": (32, 2000, 4000), "cuda": (256, 20000, 16000)}
 #: Name of the system in formats that have one.
 SYSTEM = "fairseq_docmt"
 LONG_SENTENCES = ", which cuts sentences that are too long for the model into pieces; leave it out"
+#: Options of fairseq-generate whose value is a file.
+OF_FILES = ("--bpe-codes", "--lm-path", "--sentencepiece-model", "--user-dir")
 #: Options of fairseq-generate that say what translate says in another way, or not at all.
 OF_OTHER_COMMANDS = {
     "path": "; give --model",
@@ -124,8 +126,8 @@ def with_values(words: List[str], parser: argparse.ArgumentParser) -> List[str]:
     """Join each option that the parser does not know with its value, as ``--name=value``.
 
     Options of fairseq-generate are unknown to the parser, which would take their values for input
-    files.  The word after such an option is its value, unless it is another option or the path of
-    an existing file or folder.
+    files.  The word after such an option is its value, unless it is another option or, with options
+    that take no file, the path of an existing file or folder.
 
     Args:
         words: words of the command line.
@@ -139,8 +141,8 @@ def with_values(words: List[str], parser: argparse.ArgumentParser) -> List[str]:
         last = joined[-1] if joined else ""
         unknown = last.startswith("--") and "=" not in last
         unknown = unknown and last not in parser._option_string_actions
-        is_value = re.fullmatch(r"-[\d.]+|[^-].*", word) and not os.path.exists(word)
-        if unknown and is_value:
+        is_value = re.fullmatch(r"-[\d.]+|[^-].*", word)
+        if unknown and is_value and (last in OF_FILES or not os.path.exists(word)):
             joined[-1] = f"{last}={word}"
         else:
             joined.append(word)

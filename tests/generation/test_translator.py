@@ -111,7 +111,17 @@ def test_documents_are_read_as_they_are_needed(windows, at_once):
         (lambda t: t.translate(DOCS, nbest=2), "use translate_nbest"),
         (lambda t: t.translate_nbest(DOCS, 6), "from 1 to the beam size 5, got 6"),
         (lambda t: t.translate_nbest(DOCS, 0), "from 1 to the beam size 5, got 0"),
-        (lambda t: list(t.translate_stream(DOCS, at_once=0)), "at least 1 document, got 0"),
+        (lambda t: list(t.translate_stream(DOCS, at_once=0)), "whole number from 1, got 0"),
+        (lambda t: list(t.translate_stream(DOCS, at_once="3")), "whole number from 1, got '3'"),
+        (
+            lambda t: list(t.translate_stream([["w1"], ["w1", ""]])),
+            "document 2, sentence 2 is empty",
+        ),
+        (lambda t: list(t.translate_stream([["w1"]] * 4 + ["x"], at_once=2)), "document 5 is 'x'"),
+        (
+            lambda t: list(t.translate_stream([["w1"], ["<sep>"]])),
+            "document 2, sentence 1 has the w",
+        ),
     ],
 )
 def test_mistakes(windows, call, message):

@@ -540,3 +540,12 @@ def test_inputs_may_follow_the_options_of_fairseq(window_checkpoint, run, tmp_pa
         *["2", *OPTIONS, "--unnormalized", "in.txt"],
     )
     assert found == wanted != run("in.txt")
+
+
+def test_files_of_options_are_no_inputs(window_checkpoint, tmp_path):
+    (tmp_path / "in").write_text("w1\n")
+    given = ["translate", "--device", "cpu", "--model", window_checkpoint, "--lm-weight", "0.3"]
+    with pytest.raises(UserError, match="only fairseq-generate loads --lm-path"):
+        tiny.run_main(
+            command_line.main, *given, "--lm-path", window_checkpoint, str(tmp_path / "in")
+        )

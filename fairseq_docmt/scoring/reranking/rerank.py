@@ -56,6 +56,9 @@ LANGUAGE_MODEL = "language-model"
 #: Default number of hypotheses that the beam search with a language model keeps.
 DEFAULT_BEAM = 5
 
+#: Absolute value above which a weight is refused, as sums could overflow.
+LARGEST_WEIGHT = 1e9
+
 #: For each sentence, the scores of its candidates.
 Table = List[List[float]]
 
@@ -78,7 +81,8 @@ def parse_feature(text: str) -> Feature:
     The format is ``NAME``, ``NAME:WEIGHT`` or ``NAME:WEIGHT,WEIGHT,...``; the default weight is 1.
 
     Raises:
-        argparse.ArgumentTypeError: a weight is not a finite number.
+        argparse.ArgumentTypeError: a weight is not a finite number, or so large that sums could
+            overflow.
     """
     name, colon, weights = text.rpartition(":")
     if not colon:
@@ -89,6 +93,8 @@ def parse_feature(text: str) -> Feature:
         values = (math.nan,)
     if not name or not all(map(math.isfinite, values)):
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME or NAME:WEIGHT")
+    if max(map(abs, values)) > LARGEST_WEIGHT:
+        raise argparse.ArgumentTypeError(f"{text!r}: give weights up to {LARGEST_WEIGHT:,.0f}")
     return Feature(name, values)
 
 

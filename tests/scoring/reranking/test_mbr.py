@@ -261,6 +261,8 @@ def test_features():
     for text in ("model:", "a:1,", ":1", "a:nan", "a:1,b"):
         with pytest.raises(argparse.ArgumentTypeError, match="is not NAME or NAME:WEIGHT"):
             rerank.parse_feature(text)
+    with pytest.raises(argparse.ArgumentTypeError, match="give weights up to 1,000,000,000"):
+        rerank.parse_feature("a:1,-1e308")
 
 
 LISTS = [
