@@ -27,7 +27,7 @@ import tiny
 from check_documents import CorpusError, check_lines
 from fairseq.data import Dictionary, data_utils, encoders
 from fairseq_cli import preprocess
-from long_tests import long_but_for
+from long_tests import LONG, long_but_for
 
 TEXT = {
     "en": "Hello, world!\nIt's a test - isn't it?\n\nSecond-rate document & more.\nFine.\n",
@@ -207,6 +207,7 @@ def random_corpus(folder, documents=60):
             (folder / f"{split}.{language}").write_text("\n\n".join(sentences) + "\n", "utf-8")
 
 
+@LONG
 def test_workers_do_not_change_a_byte(tmp_path, monkeypatch, here):
     random_corpus(tmp_path, documents=15)
     monkeypatch.setattr(stages, "CHUNK", 7)

@@ -92,7 +92,10 @@ def check(output, rows, expected, dictionary, nbest=1):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("system", ["transformer", "ensemble", "rfa", "rnnsearch"])
+@pytest.mark.parametrize(
+    "system",
+    long_but_for(["transformer", "ensemble"], ["transformer", "ensemble", "rfa", "rnnsearch"]),
+)
 def test_windows(
     binarised,
     window_checkpoint,

@@ -155,7 +155,7 @@ def test_a_translator_cannot_be_copied(window_checkpoint, copied):
         ("cache_stream", "stream"),
         ("memnet_rows", "iterative"),
         pytest.param("rfa_window", "sequential", marks=LONG),
-        ("rfa_document", "sequential"),
+        pytest.param("rfa_document", "sequential", marks=LONG),
     ],
 )
 def test_threads_can_share_a_translator(request, system, decoding):

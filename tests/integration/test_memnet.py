@@ -292,6 +292,7 @@ def test_second_stage_begins_with_rnnsearch(binarised, sentence_lm, tmp_path):
         check_scores(found, scores)
 
 
+@LONG
 def test_validation_bleu_and_valid_drafts(binarised, sentence_lm, drafts, tmp_path, caplog):
     """BLEU in validation is that of iterative decoding, which reads the memories."""
     caplog.set_level("INFO")
