@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import recipes
 import results
-from long_tests import LONG, long
+from long_tests import LONG, long, long_but_for
 
 STOCK = ("fairseq-train", "fairseq-generate", "fairseq-interactive", "fairseq-preprocess")
 TRANSLATE = "fairseq-interactive fairseq-docmt"
