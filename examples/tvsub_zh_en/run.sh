@@ -179,7 +179,7 @@ train() {
     schedule=(--lr 0.002 --lr-scheduler inverse_sqrt --warmup-updates 500
       --keep-last-epochs 1)
   else
-    # Its record refuses other target tokens, batches and all else that the number depends on.
+    # Its record refuses another command: other target tokens, batches or options of training.
     measured "$1/updates" python "$here/updates.py" "$work/$1/updates" "${target_tokens:-${tokens[$start]}}" \
       "$bin" --user-dir "$user_dir" "${common[@]}" --lr-scheduler polynomial_decay --total-num-update 1 \
       --finetune-from-model "$work/$start/checkpoint_best.pt" "${options[@]}"

@@ -9,7 +9,7 @@ segment number, the lines of its text are its segments.  References may lack seg
 
 import json
 import math
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers.files import whole_number
@@ -145,41 +145,25 @@ def refuse_mixed_fields(records: Records, wanted: Wanted) -> None:
     """
     chosen = wanted.fields.get("text", wanted.chosen)
     names = [chosen] if chosen else _text_fields(wanted)
-    _refuse_mixed_kinds(records, names)
-    if chosen:
-        return
     first: Optional[Tuple[str, str]] = None
+    kinds: Dict[bool, str] = {}  # whether it is an object -> first record that has it
     for where, record in records:
         field = _first(record, names)
-        if first is None and field is not None:
-            first = field, where
-        elif field not in (None, first and first[0]):
+        if field is None:
+            continue
+        first = first or (field, where)
+        if field != first[0]:
             raise UserError(
                 f'{where} has its text in "{field}", but {first[1]} in "{first[0]}"; '
                 + wanted.advice("with the text", "FIELD")
             )
-
-
-def _refuse_mixed_kinds(records: Records, names: Sequence[str]) -> None:
-    """Refuse records if some have an object, such as an error message, where others have text.
-
-    Args:
-        records: the records.
-        names: fields that may hold the text; the first that a record has is looked at.
-
-    Raises:
-        UserError: there are both objects and texts.
-    """
-    found: Dict[bool, str] = {}
-    for where, record in records:
-        field = _first(record, names)
-        if field is not None and record[field] not in (None, {}):
-            found.setdefault(isinstance(record[field], dict), where)
-            if len(found) == 2:
-                raise UserError(
-                    f'{found[True]}: "{field}" is an object, in {found[False]} it is text; give '
-                    "text in all"
-                )
+        if record[field] not in (None, {}):
+            kinds.setdefault(isinstance(record[field], dict), where)
+        if len(kinds) == 2:  # such as the message of an error among translations
+            raise UserError(
+                f'{kinds[True]}: "{field}" is an object, in {kinds[False]} it is text; give text '
+                "in all"
+            )
 
 
 def _of_one_system(records: list, path: str, wanted: Wanted) -> Tuple[Wanted, list]:

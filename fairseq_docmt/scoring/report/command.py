@@ -200,7 +200,7 @@ def enough(counts: Dict[str, int]) -> Dict[str, int]:
 
 def _caption(text: str, counts: Dict[str, int], unit: str) -> str:
     """Return the caption of a plot, which names the points that :func:`enough` drops."""
-    gone = [place for place, count in counts.items() if count < FEWEST]
+    gone = [place for place in counts if place not in enough(counts)]
     why = f" (not shown, with fewer than {FEWEST} {unit}: {named(gone)})"
     return text + why if gone else text
 

@@ -98,7 +98,7 @@ class Translations(NamedTuple):
 def without_gaps(
     texts: Translations,
     layout: Layout,
-    of_sides: Sequence[Gaps],
+    of_sides: Gaps,
     systems: Dict[str, Input],
     reading: Reading,
 ) -> Translations:
@@ -110,15 +110,14 @@ def without_gaps(
     Args:
         texts: test set with all segments.
         layout: its documents and segments.
-        of_sides: gaps of the references and of the source.
+        of_sides: segments that any reference or the source lacks or marks as bad.
         systems: texts of the systems that match segment by segment, without alignment.
         reading: settings; ``missing`` says whether segments that a system lacks are left out.
 
     Raises:
         UserError: no segment is left.
     """
-    missing = np.any([gaps.missing for gaps in of_sides], axis=0)
-    bad = np.any([gaps.bad for gaps in of_sides], axis=0)
+    missing, bad = of_sides.missing, of_sides.bad.copy()
     lacking, notes = missing.copy(), []
     for name, text in systems.items():
         gaps = layout.gaps(text)

@@ -21,6 +21,7 @@ from fairseq_docmt.scoring.texts import alignment, checks, wrappers
 from fairseq_docmt.scoring.texts.layout import (
     SHOWN,
     TAKEN_FOR_EMPTY,
+    Gaps,
     Layout,
     Mismatch,
     by_docids,
@@ -185,9 +186,8 @@ def read_translations(
     texts = [_side(layout, "--reference", text) for text in others]
     source_text = _side(layout, "--source", wanted) if wanted else None
     sides = [*others, *filter(None, [wanted])]
-    of_sides = [layout.gaps_of_side(text) for text in sides]
-    missing = np.any([gaps.missing for gaps in of_sides], axis=0)
-    inputs = {name: layout.with_gaps(text, missing) for name, text in inputs.items()}
+    gaps = Gaps(*(np.any(each, axis=0) for each in zip(*map(layout.gaps_of_side, sides))))
+    inputs = {name: layout.with_gaps(text, gaps.missing) for name, text in inputs.items()}
     matched = {
         name: match_system(layout, name, text, texts[0], reading, notes)
         for name, text in inputs.items()
@@ -207,7 +207,7 @@ def read_translations(
     )
     aligned = {name: each.aligned for name, each in matched.items() if each.aligned}
     exact = {n: inputs[n] for n in result.systems if n not in aligned}
-    result = _described(without_gaps(result, layout, of_sides, exact, reading), aligned, reading)
+    result = _described(without_gaps(result, layout, gaps, exact, reading), aligned, reading)
     if result.whole:
         whole = {name: result.whole.get(name) or result.documents(name) for name in inputs}
         return result._replace(whole=whole)
