@@ -13,6 +13,7 @@ benchmark = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(benchmark)
 
 
+@pytest.mark.long
 def test_systems_are_compared_in_turns(tmp_path, monkeypatch, capsys):
     systems = ["transformer", "memory_transformer", "rnnsearch", "cache_rnn"]
     command = ["--out", str(tmp_path), "--device", "cpu", "--tiny", "--rows", "0.0625"]

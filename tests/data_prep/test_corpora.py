@@ -590,7 +590,7 @@ def os_files(folder):
     "corpus, languages, files",
     [
         pytest.param("news", "en-de", news_files, marks=LONG),
-        ("ted", "en-it", ted_files),
+        pytest.param("ted", "en-it", ted_files, marks=LONG),
         ("os", "en-de", os_files),
     ],
 )

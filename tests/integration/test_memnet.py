@@ -371,7 +371,7 @@ def greedy(model, task, document, translated, with_source=False, rows=None):
         pytest.param("together", 0, marks=LONG),
         pytest.param("together", 1, marks=LONG),
         ("together", 3),
-        ("in-turn", 0),
+        pytest.param("in-turn", 0, marks=LONG),
         pytest.param("in-turn", 1, marks=LONG),
         ("in-turn", 3),
     ],

@@ -153,6 +153,7 @@ def test_a_killed_run_continues_from_its_last_checkpoint(binarised, tmp_path, tr
     assert {**losses(before), **losses(after)} == losses(whole)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "validation",
     [[], pytest.param(["--disable-validation"], marks=LONG)],

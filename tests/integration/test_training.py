@@ -403,6 +403,7 @@ def test_a_stock_checkpoint_is_decoded_as_sentence_level(binarised, tmp_path):
     assert sorted(tiny.lines_of(output)) == tiny.rows_of(tiny.documents((1, 5, 2, 7), 2))
 
 
+@pytest.mark.long
 def test_recurrent_stock_models_decode_windows(binarised, tmp_path):
     """These models cannot read prefixes in parallel, so rows are decoded one by one."""
     model = tiny.train(

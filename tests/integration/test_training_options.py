@@ -46,7 +46,7 @@ def sentence_pairs(binarised, made_once):
     return made_once("sentence pairs", build) / "bin"
 
 
-@pytest.fixture(params=long_but_for(["documents and pairs", "words of both sides"], OPTIONS))
+@pytest.fixture(params=long_but_for(["documents and pairs"], OPTIONS))
 def options(request, sentence_pairs):
     return [str(sentence_pairs) if word == "PAIRS" else word for word in OPTIONS[request.param]]
 

@@ -241,6 +241,7 @@ def test_other_fields_of_json_lines_stay_as_they_are(run, tmp_path):
     assert all(len(json.loads(line)["nbest"]) == 2 for line in (first, second))
 
 
+@pytest.mark.long
 def test_two_processes_give_the_same(run, wanted, tmp_path):
     given = tmp_path / "in"
     given.write_text(tiny.text_of(DOCS))
