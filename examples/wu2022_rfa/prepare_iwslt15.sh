@@ -13,7 +13,10 @@ archive=$corpus
 
 if [ -f "$archive" ]; then
   mkdir -p "$work"
-  tar -xzOf "$archive" --wildcards '*texts/zh/en/zh-en.tgz' | tar -xz -C "$work"
+  tar -xzOf "$archive" --wildcards '*texts/zh/en/zh-en.tgz' | tar -xz -C "$work" || {
+    echo "error: $archive is not the whole archive of IWSLT 2015; download it again" >&2
+    exit 1
+  }
   archive=$work/zh-en
 fi
 sets=$archive/IWSLT15.TED

@@ -4,10 +4,12 @@ import gzip
 import io
 import json
 import os
+import random
 import runpy
 import shlex
 import subprocess
 import sys
+import tarfile
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest import mock
@@ -629,17 +631,36 @@ def test_feng2022_is_prepared(run_recipe, tmp_path):
     assert text == "This is de .\nAnd this .\n\nThe end in de .\n"
 
 
-def test_maruf2018_checks_the_text_that_is_given(tmp_path):
-    write(tmp_path, **{"train.de": "A\n", "train.en": "B\n", "valid.de": "A\n"})
-    script = tiny.ROOT / "examples" / "maruf2018_memnet" / "prepare.sh"
-    command = ["bash", str(script), str(tmp_path), str(tmp_path / "work")]
+def refusal(script, *arguments):
+    """Run the script of a recipe, which fails; return what it says."""
+    command = ["bash", str(tiny.ROOT / "examples" / script), *map(str, arguments)]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 1
-    assert (
-        done.stderr == f"error: {tmp_path}/valid.en: cannot be read (No such file or directory)\n"
-    )
+    return done.stderr
+
+
+def test_maruf2018_checks_the_text_that_is_given(tmp_path):
+    write(tmp_path, **{"train.de": "A\n", "train.en": "B\n", "valid.de": "A\n"})
+    said = refusal("maruf2018_memnet/prepare.sh", tmp_path, tmp_path / "work")
+    assert said == f"error: {tmp_path}/valid.en: cannot be read (No such file or directory)\n"
+
+
+@pytest.mark.parametrize("share", [0, 0.5, 0.9])
+def test_a_cut_archive_of_iwslt15_is_refused(tmp_path, share):
+    text = tmp_path / "zh-en/train"
+    text.parent.mkdir()
+    text.write_bytes(bytes(random.Random(0).choices(range(256), k=9000)))
+    packed = [tmp_path / "2015-01/texts/zh/en/zh-en.tgz", tmp_path / "2015-01.tgz"]
+    packed[0].parent.mkdir(parents=True)
+    for archive, name in zip(packed, ("zh-en", "2015-01")):
+        with tarfile.open(archive, "w:gz") as opened:
+            opened.add(tmp_path / name, name)
+    os.truncate(packed[1], int(share * packed[1].stat().st_size))
+    said = refusal("wu2022_rfa/prepare_iwslt15.sh", packed[1], tmp_path / "work")
+    wanted = f"error: {packed[1]} is not the whole archive of IWSLT 2015; download it again"
+    assert said.splitlines()[-1] == wanted
 
 
 def test_two_sides_need_two_files(tmp_path):
