@@ -101,7 +101,6 @@ def test_from_raw_text_to_binarised_documents(corpus):
     assert (folder / "codes").exists()
 
 
-@pytest.mark.long
 def test_without_subwords_and_with_one_dictionary(corpus, here, capfd):
     prepare.main(options(corpus, "--bpe-operations", "0", "--joined-dictionary", "--workers", "3"))
     printed = capfd.readouterr()
