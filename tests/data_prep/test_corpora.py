@@ -321,6 +321,9 @@ def test_documents_named_line_by_line(tmp_path):
     assert (tmp_path / "o.s").read_text() == "a\n\nc\n\nd\n"
     assert (tmp_path / "o.t").read_text() == "x\n\nz\n\nu\n"
     assert "3 documents, 3 sentence pairs" in done.stdout
+    paths = write(tmp_path, s="a\nb\n", t="x\ny\n", ids="1\n1\n")  # one document alone
+    pairs = [("a", "x"), ("b", "y")]
+    assert [*filter(None, named_documents.documents_of_lines(*paths))] == [pairs]
 
 
 def test_documents_in_folders(tmp_path):

@@ -209,7 +209,7 @@ def read_translations(
     exact = {n: inputs[n] for n in result.systems if n not in aligned}
     result = _described(without_gaps(result, layout, gaps, exact, reading), aligned, reading)
     if result.whole:
-        whole = {name: result.whole.get(name) or result.documents(name) for name in inputs}
+        whole = {name: result.documents(name) for name in inputs}
         return result._replace(whole=whole)
     return result
 

@@ -1,7 +1,6 @@
 """The contrastive command: scores equal forced decoding of each candidate in any batch.
 
-Covers scoring/contrastive/items.py, scoring/context/reference_scores.py,
-scoring/context/scorer_options.py.
+Covers scoring/contrastive/items.py, scoring/context/reference_scores.py.
 """
 
 import io

@@ -132,6 +132,11 @@ def test_d_bleu_matches_anywhere_in_the_document(write):
     assert scores["TER"] == pytest.approx(100 * 10 / 15)
 
 
+def test_higher_is_better_but_for_ter():
+    for name, kind in corpus_metrics.METRICS.items():
+        assert kind.higher_is_better is (name != "ter"), name
+
+
 def test_case_and_several_references(write):
     one, two = write("one", "the Cat sat down\n"), write("two", "a dog sat down here\n")
     system = write("system", "the cat sat down\n")

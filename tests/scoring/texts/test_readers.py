@@ -84,6 +84,23 @@ def test_documents_of_source_or_reference_that_the_first_reference_lacks(write):
     assert sum(note.startswith(f"{path}: left out, 1 documents") for note in notes) == 2
 
 
+def test_a_document_without_a_reference_has_valid_segments(write):
+    cut = ONE.replace('<ref lang="de" translator="A"><p><seg id="1">vier</seg></p></ref>', "")
+    found = read_input(write("x", cut) + "#A", "reference").documents[1]
+    assert (found.segments, found.missing) == ([""], (0,))
+    cut = cut.replace('<p><seg id="1">four</seg>', '<p><seg id="1">four</seg><seg id="1">f</seg>')
+    with pytest.raises(UserError, match="x, line 10: document b already has a segment 1"):
+        read_input(write("x", cut) + "#A", "reference")
+
+
+def test_documents_named_by_the_source_are_those_of_its_file(write):
+    records = [{"doc_id": name, "segment": n, "text": "w"} for name, n in ("b1", "a1", "a2")]
+    source, system = write("s", json_lines(*records)), write("x", json_lines(records[0]))
+    reference = write("r", "vier\n\neins\ndrei\n")
+    with pytest.raises(UserError, match="x lacks the document a of .*/s; translate all of it"):
+        read_translations({"X": system}, [reference], source)
+
+
 @pytest.mark.parametrize(
     "text, line",
     [(b"eins\r\r\ndrei\r\r\n", 1), (b"eins\n\ndrei\rvier\n", 3), (b"eins\r\ndrei\r", 2)],
@@ -216,7 +233,7 @@ def test_segments_without_numbers(write, text):
         (XML, "has several: X, Y; choose one as FILE#NAME"),
         (XML.replace(' id="a"', ""), "line 3: the document has no id"),
         (ONE.replace('id="b"', 'id="a"'), "line 10: the file already has a document a; rename"),
-        (ONE.replace('"2">drei x', '"1">drei x'), "line 7: document a already has a segment 1"),
+        (ONE.replace('"2">drei x', '"1">drei x'), "x, line 7: document a already has a segment 1"),
         (
             ONE.replace('<seg id="1">eins x', "<seg>eins x"),
             "line 7 has no segment number, but others of document a do; number all",
