@@ -52,7 +52,15 @@ def test_command(binarised, cache_stream_checkpoint, tmp_path):
     assert len(matrix["slots"]) == 6  # all of them are filled by then
     for row in matrix["probabilities"]:
         assert len(row) == 6 and sum(row) == pytest.approx(1, abs=1e-5)
-    assert len(json.loads((tmp_path / "cache_by_recency.json").read_text())) == 6
+    means = json.loads((tmp_path / "cache_by_recency.json").read_text())
+    assert len(means) == 6
+    # The mean over the tokens of all documents.
+    model, task = load(str(cache_stream_checkpoint), str(binarised))
+    sums = {"probability": 0, "tokens": 0}
+    for one in documents_of(task, "test"):
+        found = analysis.by_recency(*analysis.matching_of(model, one), one.of_target.ge(0))
+        sums = {key: sums[key] + found[key] for key in sums}
+    assert means == pytest.approx((sums["probability"] / sums["tokens"]).tolist())
     for name in ("cache_matching", "cache_by_recency"):
         assert (tmp_path / f"{name}.png").stat().st_size > 0
     with pytest.raises(UserError, match="--sentence 1 needs a sentence before it"):
