@@ -401,9 +401,15 @@ def read_source(
 
 
 def _refuse_other(text: str, path: str) -> None:
-    """Raise a UserError if a text seems to be in a format that is not supported."""
+    """Raise a UserError if a text seems to be damaged JSON or in an unsupported format."""
     kind = unknown_format(text)
     if record_files.is_json(text):
+        try:
+            next(record_files.json_values(text, path), None)
+        except UserError as error:
+            raise UserError(
+                f"{error}; correct it, or give --input-format text if it is one segment per line"
+            ) from None
         kind = "JSON in another form than one object per line"
     elif record_files.separator_of(text):
         kind = "a table separated by commas or semicolons"

@@ -421,6 +421,11 @@ MISTAKES = {
     "n-best of text": ("w1\n", ["--nbest", "2"], "--nbest 2 needs JSON lines as input"),
     "document ids": ("w1\n", ["--docids", "FILE"], None),
     "other ids": ("w1\nw2\n", ["--docids", "IDS"], "--docids has 1 lines, but .* has 2"),
+    "damaged JSON": (
+        '{"doc_id": "a", "source": "w1\t"}\n{"doc_id": "a", "source": "w1"}\n',
+        [],
+        r"in: line 1 is not valid JSON \(Invalid control char.*; correct it, or give --input-form",
+    ),
     "JSON array": ('[{"source": "w1"}]', [], "seems to be JSON in another form"),
     "a field that is taken": (
         '{"doc_id": "a", "source": "w1", "hypothesis": "v1"}',
