@@ -180,6 +180,14 @@ def test_notes_on_how_texts_were_read(scoring, write, tmp_path):
         assert "a: 1 blank lines taken for empty translations\nb: 1 blank lines" in printed
 
 
+def test_candidates_of_a_table_with_several_systems(scoring, write, tmp_path):
+    table = write("table", "doc_id\tsource\tone\ttwo\nd\t1\ta\ta b c\nd\t2\tb c\tb\n")
+    given = [f"{name}={table}" for name in ("one", "two")]
+    options = ["--score", "length", "--source", table, "--out", str(tmp_path / "out")]
+    scoring("rerank", *given, *options)
+    assert (tmp_path / "out").read_text() == "a b c\nb c\n"
+
+
 def test_commands(scoring, write, files, tmp_path):
     nbest, source = files
     out = tmp_path / "out"

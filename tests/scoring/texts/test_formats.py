@@ -202,6 +202,7 @@ def test_mistakes(write, text, message):
         (FORMATS["comma"], "doc=doc_id,txt=source", "give doc=FIELD, segment=FIELD, text=FIELD"),
         (FORMATS["comma"], "doc=doc_id,doc=source", "each once, separated by commas"),
         (FORMATS["comma"], "doc=doc_id,segment=no", 'line 2 has no "no"'),
+        ('a,1,x\nb,2,"y\n', "doc=1,text=3", "/x: line 2 is not valid CSV"),
         (FORMATS["comma"], "doc=doc_id,system=no", "x has no no; see its fields"),
         (FORMATS["array"], "source.3", 'record 1 has no "3"'),
         (SGM, "Z", "x has no Z, only X"),

@@ -220,6 +220,14 @@ def test_the_note(scoring, write):
     )
 
 
+def test_copies_of_the_source_are_noted(scoring, write):
+    source = ["The first sentence of it.", "Another sentence."]
+    system = [f"{source[0]} {BARE[0]}", *BARE[1:], "", *BARE, "No sé qué decir."]
+    text = "\n".join([*source, "", *source, "It ends."]) + "\n"
+    (note,) = run(scoring, write, "\n".join(system), "--source", write("s", text))["notes"]
+    assert "(the source in 1), the first" in note
+
+
 @pytest.mark.parametrize("unit", ["\n", " ", '{"a":', "{ ", "Note ", "* ", "(", '"', ". ", "`"])
 def test_long_lines_take_no_longer_than_short_ones(unit):
     """At 20,000 line ends, a pattern that tries each run of white space anew took 30 seconds."""
