@@ -317,7 +317,7 @@ def _refuse_without_effect(options: Iterable[str]) -> None:
 def without_effect(name: str) -> UserError:
     """Return the error for an option that has no effect in Python; it says what to do instead."""
     fix = IN_PLACE.get(name, "leave it out")
-    return UserError(f"{name} is for the commands and has no effect here; {fix}")
+    return UserError(f"{name} is for fairseq's commands and has no effect here; {fix}")
 
 
 def _refuse_multilingual(files: List[CheckpointFile]) -> None:

@@ -113,6 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--beam", type=int, help="default: 5")
     add("--lenpen", type=float, help="weight of the length; above 1 favours long; default: 1")
     add("--nbest", type=int, default=1, help="translations of a segment, for jsonl; default: 1")
+    add("--seed", type=int, metavar="N", help="of --sampling; default: 1")
     add(
         "--batch-size", type=int, metavar="N", help="sentences of a batch; default: by --max-tokens"
     )
@@ -226,7 +227,21 @@ def _settings(args: argparse.Namespace, others: List[str], device: str) -> Setti
     model["max_tokens"] = _sizes(device)[2] if args.max_tokens is None else args.max_tokens
     if args.batch_size is not None:
         model["batch_size"] = args.batch_size
-    return Settings(args.model, model, given, args.nbest, args.split_sentences)
+    seed = _seed(args, random=bool(options.get("sampling") or options.get("retain_dropout")))
+    return Settings(args.model, model, given, args.nbest, args.split_sentences, seed)
+
+
+def _seed(args: argparse.Namespace, random: bool) -> Optional[int]:
+    """Return the seed of a search with random choices, as in fairseq-generate; else None.
+
+    Raises:
+        UserError: the search makes no random choices, or the seed is out of range.
+    """
+    if args.seed is not None and not random:
+        raise UserError("--seed is for --sampling; leave it out")
+    if args.seed is not None and not 0 <= args.seed < 2**32:
+        raise UserError(f"--seed must be from 0 to {2**32 - 1}, got {args.seed}")
+    return (1 if args.seed is None else args.seed) if random else None
 
 
 def _options_of_search() -> Set[str]:
@@ -404,9 +419,12 @@ def _journal(
         (os.path.abspath(path), os.stat(path).st_size, os.stat(path).st_mtime_ns)
         for path in settings.model.split(os.pathsep)
     ]
-    # How much is translated at once changes nothing.
-    options = {k: v for k, v in settings.options.items() if k not in ("batch_size", "max_tokens")}
-    values = {**settings._asdict(), "options": options, "model": models}
+    values = {**settings._asdict(), "model": models}
+    if settings.seed is None:  # how much is translated at once changes nothing
+        sizes = ("batch_size", "max_tokens")
+        values["options"] = {k: v for k, v in settings.options.items() if k not in sizes}
+    else:
+        values["workers"] = args.workers
     return Journal(_partial(args), fingerprint(values, documents))
 
 
@@ -423,22 +441,28 @@ def _run(files, documents, journal, settings, args, size) -> None:
         size: maximum numbers of documents and segments to translate together.
     """
     found = dict(journal.found) if journal else {}
-    open_documents = [each for each in enumerate(documents) if each[0] not in found]
+    left = [*enumerate(documents)]
+    if settings.seed is None:  # else groups stay as they were, because their seeds depend on them
+        left = [each for each in left if each[0] not in found]
     if found:
         print(f"{len(found)} of {len(documents)} documents are already done", file=sys.stderr)
     most_documents, most_segments = size
     if args.workers > 1:  # so that each has work; documents side by side cost less
-        most_documents = max(1, min(most_documents, -(-len(open_documents) // args.workers)))
-        most_segments = max(1, min(most_segments, -(-_segments(open_documents) // args.workers)))
+        most_documents = max(1, min(most_documents, -(-len(left) // args.workers)))
+        most_segments = max(1, min(most_segments, -(-_segments(left) // args.workers)))
+    groups = batches(left, most_documents, most_segments)
+    groups = [group for group in groups if any(number not in found for number, _ in group)]
     total = _segments(enumerate(documents))
     done = sum(len(each.translations) for each in found.values())
     bar = tqdm(total=total, initial=done, unit="segment", disable=None)
-    with running(settings, args.workers if open_documents else 0) as translate, bar:
-        results = translate(batches(open_documents, most_documents, most_segments))
+    with running(settings, args.workers if groups else 0) as translate, bar:
+        results = translate(groups)
 
         def translations_of(number: int) -> list:
             while number not in found:
                 for each, document in next(results):
+                    if each in found:
+                        continue
                     found[each] = document
                     if journal:
                         journal.add(each, document)

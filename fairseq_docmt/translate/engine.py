@@ -28,6 +28,7 @@ class Settings(NamedTuple):
         nbest: number of translations to return for a segment.
         split_sentences: language whose rules cut segments into sentences; None if each segment is a
             sentence.
+        seed: seed of sampling and of dropout; None for a search without randomness.
     """
 
     model: str
@@ -35,6 +36,7 @@ class Settings(NamedTuple):
     search: dict
     nbest: int
     split_sentences: Optional[str]
+    seed: Optional[int] = None
 
 
 def _translator(settings: Settings):
@@ -57,18 +59,26 @@ class Engine:
     """
 
     def __init__(self, settings: Settings):
-        self._nbest, self._search = settings.nbest, settings.search
+        self._nbest, self._search, self._seed = settings.nbest, settings.search, settings.seed
         language = settings.split_sentences
         self._split = splitter(language) if language else lambda segment: [segment]
         self._translator = _translator(settings)
         self._space = "" if is_without_spaces(self._translator.target_language) else " "
 
-    def translate(self, documents: List[Document]) -> List[Finished]:
+    def translate(self, documents: List[Document], number: int) -> List[Finished]:
         """Translate several documents together, and return their translations in the same order.
+
+        Args:
+            documents: the documents.
+            number: number of the first one in the run, on which random choices depend.
 
         Raises:
             UserError: a sentence cannot be translated; the message names its file and line.
         """
+        if self._seed is not None:
+            import torch
+
+            torch.manual_seed((self._seed << 31) + number)
         parts = [[self._parts(*each) for each in zip(d.segments, d.places)] for d in documents]
         sentences = [[s for part in document for s in part.sentences] for document in parts]
         given = [document for document in sentences if document]
@@ -122,7 +132,7 @@ def _translate(some: List[Tuple[int, Document]]) -> List[Tuple[int, Finished]]:
     if _failure is not None:
         raise _failure
     numbers, documents = zip(*some)
-    return list(zip(numbers, _engine.translate(list(documents))))
+    return list(zip(numbers, _engine.translate(list(documents), numbers[0])))
 
 
 def _results(futures: List[Future]) -> Iterator:

@@ -538,7 +538,7 @@ def test_stored_drafts_have_no_part_in_other_text(memnet_rows_checkpoint, tmp_pa
         translator = DocumentTranslator.from_pretrained(str(memnet_rows_checkpoint), **options)
         assert found == translator.translate([["w1 w2", "w3"]])
     assert "--drafts" not in caplog.text
-    with pytest.raises(UserError, match="drafts is for the commands.*; use fairseq-generate"):
+    with pytest.raises(UserError, match="drafts is for fairseq's commands.*; use fairseq-generate"):
         DocumentTranslator.from_pretrained(str(memnet_rows_checkpoint), drafts="nowhere")
 
 

@@ -1835,16 +1835,16 @@ LOADING = {
     ),
     "unknown option": Case("unknown option qqq; leave it out", {"qqq": 2}),
     "option of the commands": Case(
-        "skip_invalid_size_inputs_valid_test is for the commands and has no effect here; give "
-        "skip_invalid_size_inputs=True to translate",
+        "skip_invalid_size_inputs_valid_test is for fairseq's commands and has no effect here; "
+        "give skip_invalid_size_inputs=True to translate",
         {"skip_invalid_size_inputs_valid_test": True},
     ),
     "option of output": Case(
-        "post_process is for the commands and has no effect here; leave it out",
+        "post_process is for fairseq's commands and has no effect here; leave it out",
         {"post_process": "letter"},
     ),
     "option of training": Case(
-        "lr is for the commands and has no effect here; leave it out", {"lr": [0.1]}
+        "lr is for fairseq's commands and has no effect here; leave it out", {"lr": [0.1]}
     ),
     "target positions": Case(
         "max_target_positions is that of training and has no effect here; to limit translations "
@@ -1852,21 +1852,23 @@ LOADING = {
         {"max_target_positions": 9},
     ),
     "task": Case(
-        "task is for the commands and has no effect here; it is the task of training; leave it out",
+        "task is for fairseq's commands and has no effect here; it is the task of training; leave "
+        "it out",
         {"task": "full_document_translation"},
     ),
     "group of options": Case(
-        "generation is for the commands and has no effect here; leave it out", {"generation": {}}
+        "generation is for fairseq's commands and has no effect here; leave it out",
+        {"generation": {}},
     ),
     "package": Case(
         "user_dir nowhere not found; give the folder of the package", {"user_dir": "nowhere"}
     ),
     "n-best lists": Case(
-        "nbest is for the commands and has no effect here; give it to translate_nbest",
+        "nbest is for fairseq's commands and has no effect here; give it to translate_nbest",
         {"nbest": 2},
     ),
     "processor": Case(
-        "cpu is for the commands and has no effect here; give the device cpu", {"cpu": True}
+        "cpu is for fairseq's commands and has no effect here; give the device cpu", {"cpu": True}
     ),
     "no dictionary of words": Case(
         "a file cannot be read ([Errno 2] No such file or directory: 'nowhere'); check replace_unk "
@@ -1883,8 +1885,8 @@ LOADING = {
         {"bpe": "sentencepiece"},
     ),
     "overrides": Case(
-        "model_overrides is for the commands and has no effect here; give options of the model "
-        'themselves, such as alignment="linear"',
+        "model_overrides is for fairseq's commands and has no effect here; give options of the "
+        'model themselves, such as alignment="linear"',
         {"model_overrides": "{}"},
     ),
     "window": Case(
@@ -1989,7 +1991,7 @@ TRANSLATING = [
     (
         [["w1"]],
         {"seed": 3},
-        "seed is for the commands and has no effect here; in Python, call torch.manual_seed",
+        "seed is for fairseq's commands and has no effect here; in Python, call torch.manual_seed",
     ),
     ([["w1"]], {"decoding": "window"}, "decoding is an option of from_pretrained; give it there"),
     (

@@ -15,11 +15,12 @@ import time
 
 import pytest
 import tiny
-from long_tests import LONG
+from long_tests import LONG, long_but_for
 
 from fairseq_docmt import command_line
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import read_input
+from fairseq_docmt.translate import command
 from fairseq_docmt.translate.engine import running
 from fairseq_docmt.translate.formats import Hypothesis
 from fairseq_docmt.translate.journal import Finished, Journal
@@ -241,6 +242,32 @@ def test_other_fields_of_json_lines_stay_as_they_are(run, tmp_path):
     assert all(len(json.loads(line)["nbest"]) == 2 for line in (first, second))
 
 
+@pytest.mark.parametrize("workers", long_but_for(["1"], ["1", "2"]))
+def test_samples_depend_on_the_seed_alone(run, tmp_path, monkeypatch, workers):
+    """They are the same in each run, also if it is interrupted within a group of documents."""
+    given, out = tmp_path / "in", tmp_path / "out"
+    given.write_text(tiny.text_of(DOCS))
+    monkeypatch.setattr(command, "SIZES", {"cpu": (3, 2000, 4000)})
+    sampled = [given, "--sampling", "--workers", workers]
+    first = run(*sampled)
+    assert run(*sampled, "--seed", "1") == first != run(*sampled, "--seed", "2")
+    kept, added = Journal.add, []
+
+    def add(journal, number, document):
+        if number == 1:
+            raise KeyboardInterrupt
+        added.append(number)
+        kept(journal, number, document)
+
+    with monkeypatch.context() as patched, pytest.raises(UserError, match="interrupted"):
+        patched.setattr(Journal, "add", add)
+        run(*sampled, "--out", out)
+    with pytest.raises(UserError, match="holds the documents of a run with .*other options"):
+        run(*sampled, "--out", out, "--batch-size", "1")
+    assert run(*sampled, "--out", out) == "" and out.read_text() == first
+    assert added == [0]
+
+
 @pytest.mark.long
 def test_two_processes_give_the_same(run, wanted, tmp_path):
     given = tmp_path / "in"
@@ -443,6 +470,17 @@ MISTAKES = {
         "w1\n",
         ["--skip-invalid-size-inputs"],
         "has no effect in translate, which cuts sentences that are too long for the model into",
+    ),
+    "a seed": ("w1\n", ["--seed", "3"], "--seed is for --sampling; leave it out"),
+    "a seed below 0": (
+        "w1\n",
+        ["--sampling", "--seed", "-3"],
+        "--seed must be from 0 to 4294967295, got -3",
+    ),
+    "an option of fairseq's commands": (
+        "w1\n",
+        ["--num-workers", "2"],
+        "num_workers is for fairseq's commands and has no effect here; leave it out",
     ),
     "cut sentences": ("w1\n", ["--truncate-source"], "--truncate-source has no effect in transl"),
     "another task": (
