@@ -45,11 +45,7 @@ def average(paths: Sequence[str]) -> dict:
     files = [read_checkpoint(path) for path in paths]
     last = files[-1]
     for file in files:
-        if any(not value.isfinite().all() for value in file.weights.values()):
-            raise UserError(
-                f"{file.path} has parameters that are NaN or infinite, so its training has "
-                "diverged; leave it out"
-            )
+        file.refuse_diverged("leave it out")
     for file in files[:-1]:
         _check_agreement(file, last)
         _note_other_training(file, last)

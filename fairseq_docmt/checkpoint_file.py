@@ -101,6 +101,18 @@ class CheckpointFile(NamedTuple):
             if trained is not None:
                 setattr(cfg, option, min(getattr(cfg, option), trained))
 
+    def refuse_diverged(self, fix: str = "use an earlier checkpoint") -> None:
+        """Raise a UserError if parameters are NaN or infinite.
+
+        Args:
+            fix: what to do, for the message.
+        """
+        if any(not value.isfinite().all() for value in self.weights.values()):
+            raise UserError(
+                f"{self.path} has parameters that are NaN or infinite, so its training has "
+                f"diverged; {fix}"
+            )
+
     def _setting(self, group: str) -> str:
         return self.settings.get(group, {}).get("_name") or f"an unknown {group}"
 

@@ -96,9 +96,10 @@ def load(path: str, data: str):
         data: folder of the binarised data to analyse, instead of the training data.
 
     Raises:
-        UserError: the file does not exist, is damaged or holds no translation model.
+        UserError: the file does not exist, is damaged or holds no translation model, or its
+            training has diverged.
     """
-    read_translation_model(path)
+    read_translation_model(path).refuse_diverged()
     models, _, task = checkpoint_utils.load_model_ensemble_and_task(
         [path], arg_overrides={"data": data}
     )

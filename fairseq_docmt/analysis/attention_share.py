@@ -141,7 +141,7 @@ def main() -> None:
         given = getattr(args, option)
         if given is not None and given < 1:
             raise UserError(f"{flag(option)} must be at least 1, got {given}")
-    read_translation_model(args.path)
+    read_translation_model(args.path).refuse_diverged()
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
         [args.path], arg_overrides={"data": args.data}
     )

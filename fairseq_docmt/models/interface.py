@@ -231,9 +231,15 @@ def load_pretrained_parts(model, sentences: Iterable[Tensor]) -> None:
         sentences: training sentences as 1-D tensors of tokens, from which the model can compute
             statistics.
     """
+
+    def weights_of(path: str) -> Dict[str, Tensor]:
+        file = read_checkpoint(path)
+        file.refuse_diverged()
+        return file.weights
+
     load = getattr(model, "load_pretrained_parts", None)
     if load is not None:
-        load(sentences, lambda path: read_checkpoint(path).weights)
+        load(sentences, weights_of)
 
 
 def has_attention_weights(model) -> bool:

@@ -1045,6 +1045,12 @@ TRAINING = {
         FROM,
         both(changed_checkpoint(lambda state: None, "other.pt"), cut("other.pt", 2000)),
     ),
+    "no numbers to start from": Case(
+        "{folder}/other.pt has parameters that are NaN or infinite, so its training has diverged; "
+        "use an earlier checkpoint",
+        FROM,
+        changed_checkpoint(_not_a_number, "other.pt"),
+    ),
     "tensors to start from": Case(
         "{folder}/other.pt is not a checkpoint of fairseq; give a file that it has saved",
         FROM,

@@ -70,9 +70,11 @@ class DocumentLanguageModel:
 
         Raises:
             UserError: the dictionary is missing, damaged or of another size than the model, or the
-                checkpoint is missing, damaged or not of a language model.
+                checkpoint is missing, damaged or not of a language model, or its training has
+                diverged.
         """
         file = read_language_model(path)
+        file.refuse_diverged()
         # Training may have read several folders; the dictionary is in the first.
         folder = utils.split_paths(data or file.settings["task"]["data"])[0]
         words = os.path.join(folder, "dict.txt")

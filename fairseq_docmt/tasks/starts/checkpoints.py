@@ -152,10 +152,11 @@ def check_language_model(task) -> None:
     """Check that fairseq-generate can load the language model of ``--lm-path``.
 
     Raises:
-        UserError: the checkpoint is missing, damaged or not a language model, or the data folder
-            does not have its dictionary.
+        UserError: the checkpoint is missing, damaged or not a language model, its training has
+            diverged, or the data folder does not have its dictionary.
     """
     file = read_language_model(task.cfg.language_model)
+    file.refuse_diverged()
     words = os.path.join(utils.split_paths(task.cfg.data)[0], "dict.txt")
     trained = file.settings["task"]["data"]
     copy = f"copy dict.txt of the language model's training there, from {trained}"
@@ -171,8 +172,8 @@ def start_of_training(task) -> Optional[Start]:
         The checkpoint; None if a new model is trained.
 
     Raises:
-        UserError: the checkpoint is missing or damaged, or does not fit the task or the text; or
-            the options name several checkpoints.
+        UserError: the checkpoint is missing or damaged, its training has diverged, or it does not
+            fit the task or the text; or the options name several checkpoints.
     """
     cfg = task.cfg
     if cfg.finetune_from_model:
@@ -195,6 +196,7 @@ def start_of_training(task) -> Optional[Start]:
             f"{path} was trained with --task {start.file.task}, not {task.task_name}; start from "
             "it with --finetune-from-model and another --save-dir"
         )
+    start.file.refuse_diverged()
     task.use_tags(language_tags.chosen(cfg, start.file))
     _check_sizes(start.file, task)
     stored = start.file.task_state.get(_training_text.KEY)

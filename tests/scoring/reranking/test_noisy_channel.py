@@ -422,12 +422,19 @@ def test_mistakes(scoring, files, path, back, binarised, tmp_path, options, mess
     assert not (tmp_path / "o").exists()
 
 
-def test_a_language_model_without_finite_scores(scoring, files, path, tmp_path):
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        (math.nan, "diverged.pt has parameters that are NaN or infinite, so its training has dive"),
+        (3e38, "--language-model gives 'v.*' the score nan, which is not"),
+    ],
+)
+def test_a_language_model_without_finite_scores(scoring, files, path, tmp_path, value, message):
     state = torch.load(path, weights_only=False)
-    state["model"]["decoder.embed_tokens.weight"].fill_(math.nan)
+    state["model"]["decoder.embed_tokens.weight"].fill_(value)
     torch.save(state, tmp_path / "diverged.pt")
     options = ["--score", "language-model", "--language-model", str(tmp_path / "diverged.pt")]
-    with pytest.raises(UserError, match="--language-model gives 'v.*' the score nan, which is not"):
+    with pytest.raises(UserError, match=message):
         scoring("rerank", files[0], "--source", files[1], "--out", str(tmp_path / "o"), *options)
     assert not (tmp_path / "o").exists()
 
