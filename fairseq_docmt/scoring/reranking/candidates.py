@@ -173,7 +173,7 @@ def read_nbest(
             text, whatever their content looks like.
 
     Raises:
-        UserError: the file has no n-best lists or lacks sentences.
+        UserError: the file has no n-best lists, or lacks sentences or lines of a candidate.
     """
     path, chosen = with_selection(path)
     output = read_text(path)
@@ -190,6 +190,7 @@ def read_nbest(
             scores[line.number].append(line.score)
         if line.kind == "P":
             log_probabilities[line.number].append(_sum_of(line))
+    _refuse_unequal(path, {**lines, "P": log_probabilities})
     found = lines["D"] or lines["H"]
     _refuse_single(path, found.values(), "run fairseq-generate")
     layout, source_sentences = _test_set(source, docids, plain)
@@ -209,6 +210,24 @@ def read_nbest(
         complete(log_probabilities),
         places=[f"{path}: H-{row}" for row in rows],
     )
+
+
+def _refuse_unequal(path: str, lines: Dict[str, Dict[int, list]]) -> None:
+    """Raise a UserError if a sentence lacks lines, as in an output that was edited.
+
+    Args:
+        path: path of the file, for messages.
+        lines: kind of line (D, H or P) -> sentence -> its lines; outputs may lack a whole kind.
+    """
+    kinds = {kind: of_kind for kind, of_kind in lines.items() if of_kind}
+    for row in sorted(set().union(*kinds.values())):
+        counts = {kind: len(of_kind.get(row, ())) for kind, of_kind in kinds.items()}
+        if len({*counts.values()}) > 1:
+            found = ", ".join(f"{count} {kind}-" for kind, count in counts.items())
+            raise UserError(
+                f"{path}: the candidates of sentence {row} have {found} lines; give the output as "
+                "fairseq-generate writes it"
+            )
 
 
 def _sum_of(line: OutputLine) -> float:

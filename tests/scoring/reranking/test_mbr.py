@@ -315,6 +315,22 @@ def test_lists_in_records(write):
             read_nbest(path, source)
 
 
+@pytest.mark.parametrize(
+    "kind, counts",
+    [("D", "1 D-, 2 H-, 2 P-"), ("H", "2 D-, 1 H-, 2 P-"), ("P", "2 D-, 2 H-, 1 P-")],
+)
+def test_candidates_that_lack_a_line_are_refused(write, kind, counts):
+    """Else they would not take part, or have the scores of others."""
+    end = {"H": "\tx", "D": "\tx", "P": " -1"}
+    each = [(k, n, c) for n in (0, 1) for c in (1, 2) for k in "HDP"]
+    lines = {(k, n, c): f"{k}-{n}\t-{c}{end[k]}\n" for k, n, c in each}
+    source = write("source", "a\nb\n")
+    assert read_nbest(write("n", "".join(lines.values())), source).texts == [["x", "x"]] * 2
+    del lines[kind, 1, 2]
+    with pytest.raises(UserError, match=f"n: the candidates of sentence 1 have {counts} lines; gi"):
+        read_nbest(write("n", "".join(lines.values())), source)
+
+
 def test_lists_without_names_in_the_source_are_noted(scoring, write, tmp_path):
     """As for NAME=FILE: the documents are then matched by their order."""
     options = ["--source", write("s", "1\n\n2\n3\n"), "--out", str(tmp_path / "out")]

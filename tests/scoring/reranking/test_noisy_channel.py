@@ -440,7 +440,7 @@ def test_a_language_model_without_finite_scores(scoring, files, path, tmp_path, 
 
 
 def test_proposals_need_their_lines(scoring, write, tmp_path):
-    nbest = write("nbest", "H-0\t-1\ta\nP-0\t-1\nH-0\t-2\tb\n")
+    nbest = write("nbest", "H-0\t-1\ta\nH-0\t-2\tb\n")
     with pytest.raises(UserError, match="--score proposal needs the P- lines"):
         options = ["--source", write("s", "x\n"), "--out", str(tmp_path / "o")]
         scoring("rerank", nbest, *options, "--score", "proposal")
