@@ -14,7 +14,7 @@ SYMBOLS = ("<sep>", "<bod>")
 
 
 def learn_codes(
-    sources: Sequence[Path], output: Path, operations: int, total_symbols: bool
+    sources: Sequence[Path], output: Path, operations: int, total_symbols: bool = False
 ) -> None:
     """Learn BPE merges with subword-nmt, and write them to a file.
 

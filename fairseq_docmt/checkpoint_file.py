@@ -107,7 +107,8 @@ class CheckpointFile(NamedTuple):
         Args:
             fix: what to do, for the message.
         """
-        if any(not value.isfinite().all() for value in self.weights.values()):
+        weights = filter(torch.is_tensor, self.weights.values())
+        if any(not value.isfinite().all() for value in weights):
             raise UserError(
                 f"{self.path} has parameters that are NaN or infinite, so its training has "
                 f"diverged; {fix}"

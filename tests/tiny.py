@@ -426,6 +426,14 @@ def model(*arguments: str, seed: int = 0):
     return built
 
 
+def diverged(checkpoint: Path, folder: Path) -> str:
+    """A copy of a checkpoint with a parameter that is NaN."""
+    state = torch.load(checkpoint, weights_only=False)
+    next(weight for weight in state["model"].values() if weight.dim() > 1)[0, 0] = torch.nan
+    torch.save(state, folder / "diverged.pt")
+    return str(folder / "diverged.pt")
+
+
 def with_noise(checkpoint: Path, deviation: float = 0.3) -> Path:
     """The checkpoint with noise on all parameters, so that none is near where it began.
 

@@ -86,8 +86,8 @@ def load_hub(
             :meth:`fairseq_docmt.generation.DocumentTranslator.from_pretrained`.
 
     Raises:
-        UserError: a file is missing, or an option is unknown, has no effect or contradicts the
-            checkpoint.
+        UserError: a file is missing or its training has diverged, or an option is unknown, has no
+            effect or contradicts the checkpoint.
     """
     if not isinstance(checkpoint, (str, os.PathLike)):
         raise UserError(f"give the path of a checkpoint, not {checkpoint!r:.40}")
@@ -95,6 +95,8 @@ def load_hub(
     files = [read_translation_model(path) for path in paths]
     _refuse_multilingual(files)
     _refuse_sentence_task_first(files)
+    for file in files:
+        file.refuse_diverged()
     refuse_unknown(options, _options_of(files[0]))
     _refuse_without_effect(options)
     check_types(options)

@@ -230,6 +230,9 @@ def load_pretrained_parts(model, sentences: Iterable[Tensor]) -> None:
         model: model to complete, in place.
         sentences: training sentences as 1-D tensors of tokens, from which the model can compute
             statistics.
+
+    Raises:
+        UserError: the checkpoint of a part cannot be read, or its training has diverged.
     """
 
     def weights_of(path: str) -> Dict[str, Tensor]:

@@ -71,7 +71,7 @@ OF_OTHER_COMMANDS = {
     "print_alignment": ", whose formats have no place for alignments; use fairseq-generate",
     **dict.fromkeys(
         "gen_subset results_path scoring sacrebleu num_shards shard_id quiet log_format "
-        "dataset_impl left_pad_source".split(),
+        "dataset_impl left_pad_source no_seed_provided".split(),
         "; leave it out",
     ),
 }
@@ -113,7 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--beam", type=int, help="default: 5")
     add("--lenpen", type=float, help="weight of the length; above 1 favours long; default: 1")
     add("--nbest", type=int, default=1, help="translations of a segment, for jsonl; default: 1")
-    add("--seed", type=int, metavar="N", help="of --sampling; default: 1")
+    add("--seed", type=int, metavar="N", help="of --sampling and --retain-dropout; default: 1")
     add(
         "--batch-size", type=int, metavar="N", help="sentences of a batch; default: by --max-tokens"
     )
@@ -232,13 +232,13 @@ def _settings(args: argparse.Namespace, others: List[str], device: str) -> Setti
 
 
 def _seed(args: argparse.Namespace, random: bool) -> Optional[int]:
-    """Return the seed of a search with random choices, as in fairseq-generate; else None.
+    """Return the seed if the search makes random choices (default 1, as in fairseq), else None.
 
     Raises:
         UserError: the search makes no random choices, or the seed is out of range.
     """
     if args.seed is not None and not random:
-        raise UserError("--seed is for --sampling; leave it out")
+        raise UserError("--seed is for --sampling and --retain-dropout; leave it out")
     if args.seed is not None and not 0 <= args.seed < 2**32:
         raise UserError(f"--seed must be from 0 to {2**32 - 1}, got {args.seed}")
     return (1 if args.seed is None else args.seed) if random else None
@@ -420,11 +420,10 @@ def _journal(
         for path in settings.model.split(os.pathsep)
     ]
     values = {**settings._asdict(), "model": models}
-    if settings.seed is None:  # how much is translated at once changes nothing
+    if values["seed"] is None:  # how much is translated at once changes nothing
         sizes = ("batch_size", "max_tokens")
         values["options"] = {k: v for k, v in settings.options.items() if k not in sizes}
-    else:
-        values["workers"] = args.workers
+        del values["seed"]
     return Journal(_partial(args), fingerprint(values, documents))
 
 
@@ -442,12 +441,13 @@ def _run(files, documents, journal, settings, args, size) -> None:
     """
     found = dict(journal.found) if journal else {}
     left = [*enumerate(documents)]
-    if settings.seed is None:  # else groups stay as they were, because their seeds depend on them
+    if settings.seed is None:  # else documents stay in their groups, on which samples depend
         left = [each for each in left if each[0] not in found]
     if found:
         print(f"{len(found)} of {len(documents)} documents are already done", file=sys.stderr)
     most_documents, most_segments = size
-    if args.workers > 1:  # so that each has work; documents side by side cost less
+    # Documents side by side cost less, but each process needs work.
+    if args.workers > 1 and settings.seed is None:
         most_documents = max(1, min(most_documents, -(-len(left) // args.workers)))
         most_segments = max(1, min(most_segments, -(-_segments(left) // args.workers)))
     groups = batches(left, most_documents, most_segments)

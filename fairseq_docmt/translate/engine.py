@@ -4,6 +4,7 @@ import contextlib
 import logging
 import multiprocessing
 import os
+import random
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Tuple
@@ -28,7 +29,7 @@ class Settings(NamedTuple):
         nbest: number of translations to return for a segment.
         split_sentences: language whose rules cut segments into sentences; None if each segment is a
             sentence.
-        seed: seed of sampling and of dropout; None for a search without randomness.
+        seed: seed of the random choices of a search; None if it makes none.
     """
 
     model: str
@@ -65,20 +66,24 @@ class Engine:
         self._translator = _translator(settings)
         self._space = "" if is_without_spaces(self._translator.target_language) else " "
 
-    def translate(self, documents: List[Document], number: int) -> List[Finished]:
-        """Translate several documents together, and return their translations in the same order.
+    def seed(self, number: int) -> None:
+        """Let random choices depend on the seed and on a number, if the search makes any.
 
         Args:
-            documents: the documents.
-            number: number of the first one in the run, on which random choices depend.
-
-        Raises:
-            UserError: a sentence cannot be translated; the message names its file and line.
+            number: index in the run of the first document that is translated next.
         """
         if self._seed is not None:
             import torch
 
-            torch.manual_seed((self._seed << 31) + number)
+            # On a CPU, torch uses the low 32 bits alone.
+            torch.manual_seed(random.Random(f"{self._seed} {number}").getrandbits(32))
+
+    def translate(self, documents: List[Document]) -> List[Finished]:
+        """Translate several documents together, and return their translations in the same order.
+
+        Raises:
+            UserError: a sentence cannot be translated; the message names its file and line.
+        """
         parts = [[self._parts(*each) for each in zip(d.segments, d.places)] for d in documents]
         sentences = [[s for part in document for s in part.sentences] for document in parts]
         given = [document for document in sentences if document]
@@ -132,7 +137,8 @@ def _translate(some: List[Tuple[int, Document]]) -> List[Tuple[int, Finished]]:
     if _failure is not None:
         raise _failure
     numbers, documents = zip(*some)
-    return list(zip(numbers, _engine.translate(list(documents), numbers[0])))
+    _engine.seed(numbers[0])
+    return list(zip(numbers, _engine.translate(list(documents))))
 
 
 def _results(futures: List[Future]) -> Iterator:

@@ -20,7 +20,6 @@ from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from fairseq_docmt.checkpoint_file import read_checkpoint
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
-from fairseq_docmt.generation.option_checks import refuse_diverged
 from fairseq_docmt.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
 from fairseq_docmt.text_form import FILE, TextForm, read_text_forms
 from fairseq_docmt.translate.exported import INFO, ExportedModel, ctranslate2
@@ -53,7 +52,6 @@ def main(args: argparse.Namespace) -> None:
     _check(file)
     translator = DocumentTranslator.from_pretrained(args.model, args.data)
     task = translator.hub.task
-    refuse_diverged(translator.hub.models)
     if task.tag_options is not None:
         raise UserError(f"{args.model} has language tags, which exported models do not support")
     data = (args.data or file.settings["task"]["data"]).split(os.pathsep)[0]

@@ -400,16 +400,24 @@ def read_source(
     return found
 
 
+def _refuse_damaged(text: str, path: str) -> None:
+    """Raise a UserError if a text seems to be JSON lines whose first line cannot be read."""
+    lines = [(n, line) for n, line in enumerate(text.split("\n"), start=1) if line.strip()][:2]
+    if not all(line.startswith("{") for _, line in lines):
+        return
+    try:
+        record_files.parsed_json(lines[0][1], path, lines[0][0], halves=True)
+    except UserError as error:
+        raise UserError(
+            f"{error}; correct it, or give --input-format text if it is one segment per line"
+        ) from None
+
+
 def _refuse_other(text: str, path: str) -> None:
     """Raise a UserError if a text seems to be damaged JSON or in an unsupported format."""
     kind = unknown_format(text)
     if record_files.is_json(text):
-        try:
-            next(record_files.json_values(text, path), None)
-        except UserError as error:
-            raise UserError(
-                f"{error}; correct it, or give --input-format text if it is one segment per line"
-            ) from None
+        _refuse_damaged(text, path)
         kind = "JSON in another form than one object per line"
     elif record_files.separator_of(text):
         kind = "a table separated by commas or semicolons"

@@ -6,6 +6,7 @@ import pytest
 import tiny
 import torch
 
+from fairseq_docmt.analysis import attention_share
 from fairseq_docmt.analysis import cache_matching as analysis
 from fairseq_docmt.analysis._documents import documents_of, load
 from fairseq_docmt.errors import UserError
@@ -65,6 +66,14 @@ def test_command(binarised, cache_stream_checkpoint, tmp_path):
         assert (tmp_path / f"{name}.png").stat().st_size > 0
     with pytest.raises(UserError, match="--sentence 1 needs a sentence before it"):
         tiny.run_main(analysis.main, *arguments, "--sentence", "1")
+
+
+def test_a_training_that_has_diverged(binarised, cache_stream_checkpoint, tmp_path):
+    path = tiny.diverged(cache_stream_checkpoint, tmp_path)
+    with pytest.raises(UserError, match="diverged.pt has parameters that are NaN or infinite"):
+        load(path, str(binarised))
+    with pytest.raises(UserError, match="diverged.pt has parameters that are NaN or infinite"):
+        tiny.run_main(attention_share.main, str(binarised), "--path", path)
 
 
 def test_models_without_a_cache(binarised, memory_stream_checkpoint):

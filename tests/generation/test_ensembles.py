@@ -482,6 +482,12 @@ def test_only_fairseq_generate_loads_the_language_model(lm_path, window_checkpoi
         translator.translate([["w1"]], lm_path=lm_path, lm_weight=0.5)
 
 
+def test_a_language_model_that_has_diverged(data, lm_path, window_checkpoint, tmp_path):
+    path = tiny.diverged(lm_path, tmp_path)
+    with pytest.raises(UserError, match="diverged.pt has parameters that are NaN or infinite"):
+        tiny.generate(data, window_checkpoint, *WINDOW, "--lm-path", path, "--lm-weight", "1")
+
+
 def test_a_language_model_has_no_part_in_iterative_decoding(data, lm_path, memnet_rows_checkpoint):
     rows = ["--task", "document_rows_translation", "--lm-path", lm_path]
     with pytest.raises(UserError, match="not for --decoding iterative; leave it out"):

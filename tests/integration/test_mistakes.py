@@ -1220,8 +1220,8 @@ DECODING = {
     ),
     "no numbers": Case(
         (
-            "the checkpoint has parameters that are NaN or infinite, so its "
-            "training has diverged; use an earlier checkpoint"
+            "{checkpoint} has parameters that are NaN or infinite, so its training has diverged; "
+            "use an earlier checkpoint"
         ),
         WINDOWS,
         changed_checkpoint(_not_a_number),

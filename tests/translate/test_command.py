@@ -243,14 +243,17 @@ def test_other_fields_of_json_lines_stay_as_they_are(run, tmp_path):
 
 
 @pytest.mark.parametrize("workers", long_but_for(["1"], ["1", "2"]))
-def test_samples_depend_on_the_seed_alone(run, tmp_path, monkeypatch, workers):
-    """They are the same in each run, also if it is interrupted within a group of documents."""
+def test_samples_can_be_repeated(run, tmp_path, monkeypatch, workers):
+    """Also by a run that is interrupted within a group, and goes on with more processes."""
     given, out = tmp_path / "in", tmp_path / "out"
     given.write_text(tiny.text_of(DOCS))
     monkeypatch.setattr(command, "SIZES", {"cpu": (3, 2000, 4000)})
-    sampled = [given, "--sampling", "--workers", workers]
+    sampled = [given, "--sampling"]
     first = run(*sampled)
-    assert run(*sampled, "--seed", "1") == first != run(*sampled, "--seed", "2")
+    assert run(*sampled, "--seed", "1", "--workers", workers) == first
+    assert len({first, *(run(*sampled, "--seed", str(seed)) for seed in (2, 3, 2**32 - 1))}) == 4
+    dropout = [given, "--retain-dropout"]
+    assert run(*dropout) == run(*dropout) != run(*dropout, "--seed", "2")
     kept, added = Journal.add, []
 
     def add(journal, number, document):
@@ -264,8 +267,8 @@ def test_samples_depend_on_the_seed_alone(run, tmp_path, monkeypatch, workers):
         run(*sampled, "--out", out)
     with pytest.raises(UserError, match="holds the documents of a run with .*other options"):
         run(*sampled, "--out", out, "--batch-size", "1")
-    assert run(*sampled, "--out", out) == "" and out.read_text() == first
-    assert added == [0]
+    run(*sampled, "--out", out, "--workers", workers)
+    assert added == [0] and out.read_text() == first
 
 
 @pytest.mark.long
@@ -448,6 +451,11 @@ MISTAKES = {
     "n-best of text": ("w1\n", ["--nbest", "2"], "--nbest 2 needs JSON lines as input"),
     "document ids": ("w1\n", ["--docids", "FILE"], None),
     "other ids": ("w1\nw2\n", ["--docids", "IDS"], "--docids has 1 lines, but .* has 2"),
+    "JSON lines whose first line is cut": (
+        '{"doc_id": "a", "source": "w1"\n{"doc_id": "a", "source": "w1"}\n',
+        [],
+        r"in: line 1 is not valid JSON \(Expecting ',' delimiter\); correct it",
+    ),
     "damaged JSON": (
         '{"doc_id": "a", "source": "w1\t"}\n{"doc_id": "a", "source": "w1"}\n',
         [],
@@ -471,7 +479,11 @@ MISTAKES = {
         ["--skip-invalid-size-inputs"],
         "has no effect in translate, which cuts sentences that are too long for the model into",
     ),
-    "a seed": ("w1\n", ["--seed", "3"], "--seed is for --sampling; leave it out"),
+    "a seed": (
+        "w1\n",
+        ["--seed", "3"],
+        "--seed is for --sampling and --retain-dropout; leave it out",
+    ),
     "a seed below 0": (
         "w1\n",
         ["--sampling", "--seed", "-3"],

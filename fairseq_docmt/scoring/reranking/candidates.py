@@ -199,8 +199,7 @@ def read_nbest(
     rows = layout.numbers_of(Output(path, joined, {}))
 
     def complete(values: Dict[int, List[float]]) -> Optional[List[List[float]]]:
-        known = all(len(values[row]) == len(found[row]) for row in rows)
-        return [values[row] for row in rows] if known else None
+        return [values[row] for row in rows] if values else None
 
     return Candidates(
         layout,
@@ -213,7 +212,7 @@ def read_nbest(
 
 
 def _refuse_unequal(path: str, lines: Dict[str, Dict[int, list]]) -> None:
-    """Raise a UserError if a sentence lacks lines, as in an output that was edited.
+    """Raise a UserError if a sentence has unequal numbers of D-, H- and P- lines, as after an edit.
 
     Args:
         path: path of the file, for messages.
@@ -223,10 +222,10 @@ def _refuse_unequal(path: str, lines: Dict[str, Dict[int, list]]) -> None:
     for row in sorted(set().union(*kinds.values())):
         counts = {kind: len(of_kind.get(row, ())) for kind, of_kind in kinds.items()}
         if len({*counts.values()}) > 1:
-            found = ", ".join(f"{count} {kind}-" for kind, count in counts.items())
+            found = " and ".join(f"{count} {kind}-" for kind, count in counts.items())
             raise UserError(
-                f"{path}: the candidates of sentence {row} have {found} lines; give the output as "
-                "fairseq-generate writes it"
+                f"{path}: sentence {row} has {found} lines, but needs one of each for every "
+                "candidate; give the output as fairseq-generate writes it"
             )
 
 

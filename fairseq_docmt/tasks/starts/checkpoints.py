@@ -86,8 +86,8 @@ def check_checkpoints_to_decode(task) -> None:
     are lowered to theirs.
 
     Raises:
-        UserError: a checkpoint is missing or damaged, or does not match the dictionaries or
-            ``--model-overrides``.
+        UserError: a checkpoint is missing or damaged, its training has diverged, or it does not
+            match the dictionaries or ``--model-overrides``.
     """
     suffix, shards = task.cfg.checkpoint_suffix, task.cfg.checkpoint_shards
     if shards < 1:
@@ -101,6 +101,7 @@ def check_checkpoints_to_decode(task) -> None:
                 raise UserError(f"checkpoint {part} not found" if path else EMPTY_PATH)
         if shards == 1:
             file = read_checkpoint(part)
+            file.refuse_diverged()
             task.use_tags(language_tags.chosen(task.cfg, file))
             _check_sizes(file, task)
             _warn_of_other_words(file, task)
