@@ -14,7 +14,7 @@ import torch
 from fairseq import options as parsing
 from fairseq import tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from long_tests import long_but_for
+from long_tests import LONG, long_but_for
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.tasks._option_checks import report_of_start
@@ -217,7 +217,13 @@ def test_options_of_an_optimizer_that_a_resumed_training_does_not_take(binarised
             ["--context-sentences", "1", "--dropout", "0.3"],
             "--dropout 0.3 (before: 0.1), --context-sentences 1 (before: 3)",
         ),
-        (None, [], ["--encoder-attention-heads", "1"], "--encoder-attention-heads 1 (before: 2)"),
+        pytest.param(
+            None,
+            [],
+            ["--encoder-attention-heads", "1"],
+            "--encoder-attention-heads 1 (before: 2)",
+            marks=LONG,
+        ),
     ],
 )
 def test_options_of_the_model_that_change_at_resume(

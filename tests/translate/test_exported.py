@@ -212,7 +212,7 @@ def test_files_are_translated(folder, tmp_path):
     [
         (["--sampling"], "unknown option sampling with an exported model"),
         (["--decoding", "segment"], "give sequential or window"),
-        (["--seed", "1"], "unknown option seed with an exported model"),
+        (["--seed", "1"], "--seed is for --sampling and --retain-dropout; leave it out"),
         (["--batch-size", "0"], "--batch-size must be at least 1, got 0"),
         (["--max-tokens", "0"], "--max-tokens must be at least 1, got 0"),
         (["--beam", "0"], "--beam must be a whole number from 1, got 0"),
