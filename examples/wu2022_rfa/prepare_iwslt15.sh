@@ -14,7 +14,7 @@ archive=$corpus
 if [ -f "$archive" ]; then
   mkdir -p "$work"
   tar -xzOf "$archive" --wildcards '*texts/zh/en/zh-en.tgz' | tar -xz -C "$work" || {
-    echo "error: $archive cannot be unpacked into $work; if it is cut, download it again" >&2
+    echo "error: $archive cannot be unpacked into $work; if it is incomplete, download it again" >&2
     exit 1
   }
   archive=$work/zh-en

@@ -118,6 +118,14 @@ def is_json(text: str) -> bool:
     return isinstance(found, dict) or any(isinstance(each, (dict, list, str)) for each in found)
 
 
+def refuse_damaged(text: str, path: str) -> None:
+    """Raise a UserError if the first value of a text is not valid JSON."""
+    try:
+        json.JSONDecoder().raw_decode(text.lstrip())
+    except (ValueError, RecursionError):
+        next(json_values(text, path), None)
+
+
 def json_of(text: str, path: str) -> Optional[Records]:
     """Return the records of JSON lines or of other JSON, or None if the text is not JSON."""
     if is_jsonl(text):

@@ -221,8 +221,9 @@ def row_of(where: str, record: dict, wanted: Wanted, without_text: bool = False)
     number = name_of(where, record, segment_fields)
     if name is None:
         _refuse_blank(where, record, document_fields)
+        found = ", ".join(map(str, record)) or "{}"
         raise UserError(
-            f'{where} has no "{fields.get("doc", "doc_id")}", only {", ".join(map(str, record))}; '
+            f'{where} has no "{fields.get("doc", "doc_id")}", only {found}; '
             + wanted.advice("of the document", "doc=FIELD,text=FIELD")
         )
     if "segment" in fields and number is None:

@@ -67,11 +67,12 @@ OF_OTHER_COMMANDS = {
     **dict.fromkeys(
         ("drafts", "gold_drafts"), ", whose input is no binarised corpus; use fairseq-generate"
     ),
+    "no_seed_provided": "; give another --seed for other samples",
     "constraints": "; use fairseq-interactive, or leave it out",
     "print_alignment": ", whose formats have no place for alignments; use fairseq-generate",
     **dict.fromkeys(
         "gen_subset results_path scoring sacrebleu num_shards shard_id quiet log_format "
-        "dataset_impl left_pad_source no_seed_provided".split(),
+        "dataset_impl left_pad_source".split(),
         "; leave it out",
     ),
 }

@@ -10,6 +10,7 @@ commands.
 import copy
 import json
 import re
+from itertools import islice
 from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from lxml import etree
@@ -401,12 +402,15 @@ def read_source(
 
 
 def _refuse_damaged(text: str, path: str) -> None:
-    """Raise a UserError if a text seems to be JSON lines whose first line cannot be read."""
-    lines = [(n, line) for n, line in enumerate(text.split("\n"), start=1) if line.strip()][:2]
-    if not all(line.startswith("{") for _, line in lines):
-        return
+    """Raise a UserError if a text seems to be JSON, of which the first line or value is damaged."""
+    filled = ((n, line) for n, line in enumerate(text.split("\n"), start=1) if line.strip())
+    (number, first), *others = islice(filled, 2)
     try:
-        record_files.parsed_json(lines[0][1], path, lines[0][0], halves=True)
+        if others and record_files.is_jsonl(others[0][1]):
+            record_files.parsed_json(first, path, number, halves=True)
+            raise UserError(f"{path}: line {number} is no JSON object, but line {others[0][0]} is")
+        if record_files.is_json(text):
+            record_files.refuse_damaged(text, path)
     except UserError as error:
         raise UserError(
             f"{error}; correct it, or give --input-format text if it is one segment per line"
@@ -414,10 +418,10 @@ def _refuse_damaged(text: str, path: str) -> None:
 
 
 def _refuse_other(text: str, path: str) -> None:
-    """Raise a UserError if a text seems to be damaged JSON or in an unsupported format."""
+    """Raise a UserError if a text seems to be damaged JSON, or in an unsupported format."""
+    _refuse_damaged(text, path)
     kind = unknown_format(text)
     if record_files.is_json(text):
-        _refuse_damaged(text, path)
         kind = "JSON in another form than one object per line"
     elif record_files.separator_of(text):
         kind = "a table separated by commas or semicolons"

@@ -662,7 +662,7 @@ def test_a_cut_archive_of_iwslt15_is_refused(tmp_path, share):
             opened.add(tmp_path / name, name)
     os.truncate(packed[1], int(share * packed[1].stat().st_size))
     said = refusal("wu2022_rfa/prepare_iwslt15.sh", packed[1], tmp_path / "work")
-    wanted = f"error: {packed[1]} cannot be unpacked into {tmp_path}/work; if it is cut, download"
+    wanted = f"error: {packed[1]} cannot be unpacked into {tmp_path}/work; if it is incomplete"
     assert said.splitlines()[-1].startswith(wanted)
 
 

@@ -456,6 +456,27 @@ MISTAKES = {
         [],
         r"in: line 1 is not valid JSON \(Expecting ',' delimiter\); correct it",
     ),
+    **{
+        f"JSON lines after {first!r}": (
+            first + '\n{"doc_id": "a", "source": "w1"}\n',
+            [],
+            rf"in: line 1 is {what}.*; correct it, or give --input-format text",
+        )
+        for first, what in (
+            ("{", "not valid JSON"),
+            ("{'source': 'w1'}", "not valid JSON"),
+            (' {"source": "w1\t"}', "not valid JSON"),
+            ("w1 w2", "not valid JSON"),
+            ("null", "no JSON object, but line 2 is"),
+            ("[1]", "no JSON object, but line 2 is"),
+        )
+    },
+    "no seed": ("w1\n", ["--no-seed-provided"], "no effect in translate; give another --seed for"),
+    "damaged JSON over several lines": (
+        '[{"source": "w1",\n "doc_id": x}]',
+        [],
+        r"in: line 2 is not valid JSON \(Expecting value\); correct it",
+    ),
     "damaged JSON": (
         '{"doc_id": "a", "source": "w1\t"}\n{"doc_id": "a", "source": "w1"}\n',
         [],

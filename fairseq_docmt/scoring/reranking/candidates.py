@@ -212,7 +212,7 @@ def read_nbest(
 
 
 def _refuse_unequal(path: str, lines: Dict[str, Dict[int, list]]) -> None:
-    """Raise a UserError if a sentence has unequal numbers of D-, H- and P- lines, as after an edit.
+    """Raise a UserError if the kinds of lines differ in number for a sentence, as after an edit.
 
     Args:
         path: path of the file, for messages.
@@ -222,7 +222,7 @@ def _refuse_unequal(path: str, lines: Dict[str, Dict[int, list]]) -> None:
     for row in sorted(set().union(*kinds.values())):
         counts = {kind: len(of_kind.get(row, ())) for kind, of_kind in kinds.items()}
         if len({*counts.values()}) > 1:
-            found = " and ".join(f"{count} {kind}-" for kind, count in counts.items())
+            found = ", ".join(f"{count} {kind}-" for kind, count in counts.items())
             raise UserError(
                 f"{path}: sentence {row} has {found} lines, but needs one of each for every "
                 "candidate; give the output as fairseq-generate writes it"

@@ -317,7 +317,7 @@ def test_lists_in_records(write):
 
 @pytest.mark.parametrize(
     "kind, counts",
-    [("D", "1 D- and 2 H- and 2 P-"), ("H", "2 D- and 1 H-"), ("P", "2 D- and 2 H- and 1 P-")],
+    [("D", "1 D-, 2 H-, 2 P-"), ("H", "2 D-, 1 H-, 2 P-"), ("P", "2 D-, 2 H-, 1 P-")],
 )
 def test_candidates_that_lack_a_line_are_refused(write, kind, counts):
     """Else they would not take part, or have the scores of others."""
