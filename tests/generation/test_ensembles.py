@@ -350,7 +350,7 @@ def stream_checkpoint(request):
     [
         pytest.param("memory", 1, False, 50, marks=LONG),
         pytest.param("memory", 4, False, 20, marks=LONG),
-        ("marked", 4, False, 14),
+        pytest.param("marked", 4, False, 14, marks=LONG),
         pytest.param("cache", 4, True, 50, marks=LONG),
     ],
     indirect=["stream_checkpoint"],

@@ -106,7 +106,8 @@ def exact_and_scores(data, checkpoint, *options):
 
 @pytest.mark.parametrize(
     "system, more_words, beams",
-    QUICK + [pytest.param(*case, marks=pytest.mark.system) for case in LONG],
+    [pytest.param(*case, marks=pytest.mark.long) for case in QUICK]
+    + [pytest.param(*case, marks=pytest.mark.system) for case in LONG],
 )
 def test_a_wider_beam_is_no_worse(corpora, tmp_path, system, more_words, beams):
     task, model, decodings = SYSTEMS[system]

@@ -41,10 +41,11 @@ def greedy(task, model, sources, translated):
         tokens.append(best)
 
 
-CHECKPOINTS = ["memory", "cache", "context", "previous_target"]
+FAST = ["memory_stream_checkpoint", "cache_stream_checkpoint", "marked"]
+CHECKPOINTS = [*FAST, "context_stream_checkpoint", "previous_target_stream_checkpoint"]
 
 
-@pytest.fixture(params=[*(f"{name}_stream_checkpoint" for name in CHECKPOINTS), "marked"])
+@pytest.fixture(params=long_but_for(FAST, CHECKPOINTS))
 def checkpoint(request, barely_trained):
     if request.param != "marked":
         return request.getfixturevalue(request.param)

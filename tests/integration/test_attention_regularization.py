@@ -75,7 +75,7 @@ def test_attention_is_drawn_to_supporting_words(data, tmp_path):
         WINDOWS,
         pytest.param(DOCUMENTS, marks=LONG),
         pytest.param([*WINDOWS, "--loss-on", "last"], marks=LONG),
-        [*WINDOWS, "--ignore-prefix-size", "2"],
+        pytest.param([*WINDOWS, "--ignore-prefix-size", "2"], marks=LONG),
     ],
 )
 def test_without_weight_training_is_that_of_cross_entropy(data, tmp_path, task):

@@ -404,6 +404,7 @@ def _write_contrapro(top: Path, languages, folder: str) -> None:
         (top / folder / "1999" / f"film.{language}").write_text(text, encoding="utf-8")
 
 
+@pytest.mark.long
 def test_preparation(shell):
     corpus = shell.top / "corpus"
     write_splits(corpus, ("de", "en"), "talks", "news")

@@ -216,7 +216,9 @@ SMALL = {
             marks=LONG,
         ),
         pytest.param("tu2018_cache", "cache", "rnn", "cache_size=3", marks=LONG),
-        ("maruf2018_memnet", "target", "rnn", "context_integration=output"),
+        pytest.param(
+            *("maruf2018_memnet", "target", "rnn", "context_integration=output"), marks=LONG
+        ),
     ],
 )
 def test_a_recipe_trains(binarised, tmp_path, monkeypatch, recipe, system, sizes, more):

@@ -27,7 +27,7 @@ CASES = {
     "tags in a stream": [*STREAM, "--language-tags", "mbart25", *TAGS, *tiny.memory()],
     "iterative": ["--task", "document_rows_translation", "--gold-drafts", *tiny.memnet()],
 }
-FAST = ["sequential", "document", "cache", "tags in a stream", "iterative"]
+FAST = ["sequential", "cache", "iterative"]
 
 
 class Optimizer:
