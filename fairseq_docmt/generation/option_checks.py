@@ -67,7 +67,7 @@ def refuse_unsupported(task, models, args) -> None:
         UserError: a model parameter is NaN or infinite, or an option is not supported; the message
             tells what to do instead.
     """
-    refuse_diverged(models)
+    _refuse_diverged(models)
     args = _complete(args)
     _refuse_options_of_others(args)
     if args.replace_unk is not None:
@@ -196,7 +196,7 @@ def _refuse_without_input(task, args) -> None:
         )
 
 
-def refuse_diverged(models) -> None:
+def _refuse_diverged(models) -> None:
     """Raise a UserError if a model has parameters that are NaN or infinite."""
     for model in models:
         if any(not parameter.isfinite().all() for parameter in model.parameters()):

@@ -25,7 +25,7 @@ def assert_same(found, wanted):
 
 
 #: one of each task; equations/ hold what all compute
-FAST = ["transformer-windows", "lst", "memory", "cache-deep"]
+FAST = ["transformer-windows", "lst", "cache-deep", "memnet"]
 
 
 @pytest.mark.parametrize("name", long_but_for(FAST, systems.SYSTEMS))

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tiny
-import torch
 from long_tests import LONG
 
 from fairseq_docmt import command_line
@@ -306,12 +305,9 @@ def test_other_models_are_refused(rfa_window_checkpoint, folder, checkpoint, tmp
     with pytest.raises(UserError, match="has --arch rfa_transformer; only fairseq's transformer"):
         tiny.run_main(command_line.main, *export, rfa, "--out", str(tmp_path / "out"))
     assert not list(tmp_path.iterdir())
-    state = torch.load(checkpoint, weights_only=False)
-    state["model"]["encoder.embed_tokens.weight"][0, 0] = torch.nan
-    torch.save(state, tmp_path / "diverged.pt")
-    out = str(tmp_path / "out")
+    path, out = tiny.diverged(checkpoint, tmp_path), str(tmp_path / "out")
     with pytest.raises(UserError, match="parameters that are NaN or infinite"):
-        tiny.run_main(command_line.main, *export, str(tmp_path / "diverged.pt"), "--out", out)
+        tiny.run_main(command_line.main, *export, path, "--out", out)
 
 
 def test_an_exported_model_needs_neither_fairseq_nor_torch(folder, tmp_path):
