@@ -4,6 +4,7 @@ Covers data/rows_view.py, generation/iterative.py, tasks/document_rows_translati
 """
 
 import math
+import os
 import re
 import shutil
 from types import SimpleNamespace
@@ -498,6 +499,13 @@ def test_options_for_single_sentences(binarised, memnet_rows_checkpoint):
 def test_wrong_options_are_refused(binarised, tmp_path, options, arguments, message):
     with pytest.raises(UserError, match=message):
         train(binarised, tmp_path, *arguments, options=options)
+
+
+def test_a_language_model_of_a_memory_that_has_diverged(binarised, sentence_lm, tmp_path):
+    forward, backward = sentence_lm.split(os.pathsep)
+    both = os.pathsep.join([tiny.diverged(forward, tmp_path), backward])
+    with pytest.raises(UserError, match="diverged.pt has parameters that are NaN or infinite"):
+        train(binarised, tmp_path, options=["--context-side", "source", "--sentence-lm", both])
 
 
 def test_a_source_memory_has_no_drafts(binarised, sentence_lm, tmp_path):
