@@ -1,6 +1,7 @@
 """Fixtures: one thread, fixed seeds, tiny checkpoints, and the shared real corpora if present."""
 
 import fcntl
+import gc
 import hashlib
 import os
 import random
@@ -22,8 +23,15 @@ torch.set_num_threads(1)
 # fairseq's iterators refer to themselves.  Once they are collected as garbage, torch can no longer
 # tell the processes that load batches to stop, and waits for each of them for this many seconds.
 torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 0.1
+gc.disable()
 
 SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
+
+
+def pytest_collection_finish():
+    """Keep the collector of garbage from looking at the collected tests, which live to the end."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
