@@ -6,14 +6,17 @@ each time, and sets some 290 options, nearly all of them to the same values.
 
 import contextlib
 import copy
+import dataclasses
 import functools
 import inspect
 import io
+import operator
 import pickle
 import sys
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 from unittest import mock
 
+import fairseq.dataclass.utils
 import hydra
 import omegaconf
 from fairseq import checkpoint_utils
@@ -64,25 +67,47 @@ def cheap_hydra():
             OmegaConf.set_struct(cfg, strict)
         return cfg
 
-    created: Dict[bytes, _Kept] = {}
+    created: Dict[tuple, Tuple[_Kept, Dict[tuple, object]]] = {}
 
     def create_once(stored: dict, **how) -> DictConfig:
-        """Copy what was made of the same options of a checkpoint."""
-        key = pickle.dumps((stored, how))
+        """Change those options of an earlier command or checkpoint that have other values."""
+        options = dict(_options(stored))
+        key = (tuple(options), repr(how))
         if key not in created:
-            created[key] = _Kept(OmegaConf.create(stored, **how))
-        return created[key].copy()
+            created[key] = _Kept(OmegaConf.create(stored, **how)), options
+        kept, before = created[key]
+        cfg = kept.copy()
+        for path, value in options.items():
+            if type(value) is not type(before[path]) or value != before[path]:
+                functools.reduce(operator.getitem, path[:-1], cfg)[path[-1]] = value
+        return cfg
+
+    structured: Dict[tuple, _Kept] = {}
+    ensure = omegaconf.omegaconf._ensure_container
+
+    def ensure_once(target, flags=None):
+        """Copy what was made of the same dataclass, into which fairseq merges options."""
+        if flags or not dataclasses.is_dataclass(target):
+            return ensure(target, flags)
+        values = None if isinstance(target, type) else vars(target)
+        key = (target if values is None else type(target), pickle.dumps(values))
+        if key not in structured:
+            structured[key] = _Kept(ensure(target))
+        return structured[key].copy()
 
     # Interpolations such as ${common.seed}: a third of the time of a tiny training.
     tree_of = functools.lru_cache(maxsize=None)(grammar_parser.parse)
 
+    creating = type("", (OmegaConf,), {"create": create_once})
     with contextlib.ExitStack() as patches:
         for holder, name, cheap in (
             (OverridesParser, "parse_rule", parse_once),
             (CachingConfigRepository, "__init__", refer),
             (hydra, "compose", compose_once),
             (inspect, "stack", _callers),
-            (checkpoint_utils, "OmegaConf", type("", (OmegaConf,), {"create": create_once})),
+            (checkpoint_utils, "OmegaConf", creating),
+            (fairseq.dataclass.utils, "OmegaConf", creating),
+            (omegaconf.omegaconf, "_ensure_container", ensure_once),
             (omegaconf.base, "parse", tree_of),
             (omegaconf._utils, "parse", tree_of),
         ):
@@ -100,6 +125,15 @@ def _callers(context: int = 1) -> List[inspect.FrameInfo]:
         )
         frame = frame.f_back
     return found
+
+
+def _options(stored: dict, *path: str) -> Iterator[Tuple[tuple, object]]:
+    """Yield paths in nested dictionaries, with what is there."""
+    for name, value in stored.items():
+        if isinstance(value, dict) and value:
+            yield from _options(value, *path, name)
+        else:
+            yield (*path, name), value
 
 
 def _folders() -> str:
