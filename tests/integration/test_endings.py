@@ -17,7 +17,7 @@ import tiny
 FORKS = """
 import gc, json, os, signal, sys
 from pathlib import Path
-import tiny, torch
+import tiny, torch, torch._dynamo  # which the first optimizer imports
 from cheap_hydra import cheap_hydra
 import fairseq.trainer
 from fairseq_docmt.data import document_view, stream_view
