@@ -2,10 +2,13 @@
 
 import sys
 
+import fairseq.dataclass.utils
 import hydra
+import omegaconf
 import pytest
 import tiny
 from fairseq import options
+from fairseq.dataclass.initialize import add_defaults
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
@@ -25,6 +28,7 @@ def composed(arguments) -> dict:
     command = ["data", "--user-dir", tiny.USER_DIR, "--optimizer", "adam", *arguments]
     args = options.parse_args_and_arch(options.get_training_parser(), command)
     cfg = convert_namespace_to_omegaconf(args)
+    add_defaults(cfg)
     return {
         name: OmegaConf.to_container(group) if OmegaConf.is_config(group) else group
         for name, group in cfg.items()
@@ -34,6 +38,9 @@ def composed(arguments) -> dict:
 def test_options_are_those_of_hydra(monkeypatch):
     found = [composed(arguments) for arguments in COMMANDS + COMMANDS[::-1]]
     monkeypatch.setattr(hydra, "compose", sys.modules["hydra.compose"].compose)
+    monkeypatch.setattr(fairseq.dataclass.utils, "OmegaConf", OmegaConf)
+    ensure_container = omegaconf._utils._ensure_container
+    monkeypatch.setattr(omegaconf.omegaconf, "_ensure_container", ensure_container)
     wanted = [composed(arguments) for arguments in COMMANDS]
     assert found == wanted + wanted[::-1]
     assert all(one != other for one, other in zip(wanted, wanted[1:]))
