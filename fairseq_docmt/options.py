@@ -31,6 +31,10 @@ from fairseq_docmt.tasks._config import DocumentTranslationConfig
 FORMATS = ("text", "markdown")
 WIDTH = 100
 EVERY_TASK, DECODING = "all document tasks", "--decoding"
+ABOUT_EVERY_TASK = (
+    "What all document tasks have, besides the options of translation. A task or decoding that an "
+    "option does not fit refuses it."
+)
 #: a model that has all options of fairseq's transformer, by their flags
 OF_TRANSFORMER = "memory_transformer"
 
@@ -109,7 +113,7 @@ def _chosen(args: Namespace) -> Iterator[Section]:
     everything = args.task is None and args.arch is None
     if everything:
         common = _options(_beside(TranslationConfig, DocumentTranslationConfig))
-        yield Section(EVERY_TASK, "What all document tasks take, besides translation.", common)
+        yield Section(EVERY_TASK, ABOUT_EVERY_TASK, common)
     if args.task is not None or everything:
         names = _ours(TASK_REGISTRY) if everything else [args.task]
         yield from (_of_task(name, alone=not everything) for name in names)

@@ -117,7 +117,11 @@ prepare() {
   local text side options
   read -ra options <<< "$prepare"
   measured data bash "$recipe/prepare.sh" "$corpus" "$work" "${options[@]}"
-  [ -z "$marks" ] || [ -e "$work/$marks" ] || cp "$corpus/$marks" "$work"
+  if [ -n "$marks" ] && [ ! -e "$work/$marks" ]; then
+    [ -e "$corpus/$marks" ] ||
+      { echo "error: CORPUS lacks $marks, the source of $limited with dropped pronouns marked" >&2; exit 1; }
+    cp "$corpus/$marks" "$work"
+  fi
   text=$work/data/text/subwords/$(subset_of "$limited")
   [ -e "$text.$src_lang" ] || text=$raw/$(subset_of "$limited")  # without subwords
   measured contexts/made python "$here/contexts.py" make $context \

@@ -50,7 +50,7 @@ class DocumentTranslationConfig(TranslationConfig):
         default=False,
         metadata={
             "help": "use the references of the previous sentences as target context, not the "
-            "model's own translations; for --decoding sequential and stream"
+            "model's own translations; for --decoding sequential, sequential-full-source, stream"
         },
     )
     normalize_with_context: bool = field(
@@ -58,7 +58,7 @@ class DocumentTranslationConfig(TranslationConfig):
         metadata={
             "help": "rank hypotheses by the score of the target context and the sentence together, "
             "normalised by their total length, as the code of Wu et al. (2022) does; for "
-            "--decoding sequential"
+            "--decoding sequential, sequential-full-source"
         },
     )
     mark_document_start: bool = field(

@@ -255,6 +255,14 @@ def test_a_comparison_with_nothing_says_what_is_missing(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_marked_pronouns_that_are_missing_are_named(tmp_path):
+    recipes.write_files(tmp_path)
+    (tmp_path / "CORPUS" / "zpdev.zp.zh").unlink()
+    done = recipes.run_in(tmp_path, "tvsub_zh_en/run.sh", "CORPUS", "WORK", "base")
+    wanted = "error: CORPUS lacks zpdev.zp.zh, the source of zpdev with dropped pronouns marked\n"
+    assert (done.returncode, done.stderr) == (1, wanted)
+
+
 def test_a_folder_of_earlier_scripts_goes_on(tmp_path):
     """Which called scripts of other recipes with other arguments."""
     recipes.write_files(tmp_path)
