@@ -1,5 +1,6 @@
 """Bootstrap confidence intervals of proportions, and of their differences between systems."""
 
+import warnings
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -21,7 +22,7 @@ class Interval(NamedTuple):
 
     Attributes:
         value: the proportion or difference, not in percent; None if nothing was counted.
-        low, high: ends of the interval; None if there is only one document or sentence to resample.
+        low, high: ends of the interval; None if only one document or sentence was counted.
     """
 
     value: Optional[float]
@@ -43,21 +44,25 @@ def bootstrap_interval(
             axis=axis)``, with the units of each array along ``axis``.
 
     Returns:
-        Lower and upper end of the interval; both are None if there is a single unit.
+        Lower and upper end of the interval, over the resamples in which the statistic is not NaN;
+        both are None if there is a single unit.
     """
     if len(counts[0]) < 2:
         return None, None
     from scipy.stats import bootstrap  # the import takes a second
 
-    low, high = bootstrap(
-        counts,
-        statistic,
-        paired=True,
-        n_resamples=RESAMPLES,
-        batch=100,
-        method="percentile",
-        random_state=np.random.default_rng(SEED),  # `rng` needs SciPy 1.15
-    ).confidence_interval
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SciPy warns of NaN
+        found = bootstrap(
+            counts,
+            statistic,
+            paired=True,
+            n_resamples=RESAMPLES,
+            batch=100,
+            method="percentile",
+            random_state=np.random.default_rng(SEED),  # `rng` needs SciPy 1.15
+        )
+    low, high = np.nanpercentile(found.bootstrap_distribution, [2.5, 97.5])
     return float(low), float(high)
 
 
@@ -69,7 +74,7 @@ def share_interval(counts: Counts) -> Interval:
     Args:
         counts: numerators (units,) and denominators (units,); a unit is a document or a sentence.
     """
-    return Interval(float(_share(*counts)), *bootstrap_interval(counts, _share))
+    return _interval(_share, counts, counts[1] > 0)
 
 
 def difference_interval(counts: Counts, counts_of_first: Counts) -> Interval:
@@ -84,11 +89,20 @@ def difference_interval(counts: Counts, counts_of_first: Counts) -> Interval:
         counts_of_first: numerators and denominators of the first system, for the same units.
     """
     both = (*counts, *counts_of_first)
-    return Interval(float(_difference(*both)), *bootstrap_interval(both, _difference))
+    return _interval(_difference, both, (counts[1] > 0) | (counts_of_first[1] > 0))
+
+
+def _interval(statistic, counts: Sequence[np.ndarray], counted: np.ndarray) -> Interval:
+    value = float(statistic(*counts))
+    if counted.sum() < 2:
+        return Interval(value, None, None)
+    return Interval(value, *bootstrap_interval(counts, statistic))
 
 
 def _share(part, whole, axis=-1):
-    return part.sum(axis) / np.maximum(whole.sum(axis), 1)
+    """Divide sums; the result is NaN where nothing was counted, as in samples of a rare word."""
+    part, whole = part.sum(axis), whole.sum(axis)
+    return np.where(whole > 0, part / np.maximum(whole, 1), np.nan)
 
 
 def _difference(part, whole, part_of_first, whole_of_first, axis=-1):

@@ -46,6 +46,18 @@ def test_a_single_unit_has_no_interval():
     assert bootstrap_interval((np.array([1]), np.array([2])), share) == (None, None)
 
 
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_rare_words(count):
+    """Samples without any of them have no score, and one sentence no interval."""
+    right, none = np.zeros(200), np.zeros(200)
+    right[:count] = 1
+    one = (np.eye(200)[0], np.eye(200)[0])
+    found = compare({"formality": {"wrong": (none, right), "right": (right, right), "one": one}})
+    scores = {name: tuple(values["score"]) for name, values in found["formality"].items()}
+    assert scores == {"wrong": (0, 0, 0), "right": (1, 1, 1), "one": (1, None, None)}
+    assert tuple(found["formality"]["right"]["difference"]) == (1, 1, 1)
+
+
 def test_a_score_of_nothing_is_a_dash():
     """Neither the reference nor the first system has a word that counts."""
     nothing, some = (np.zeros(3), np.zeros(3)), (np.array([1.0, 0, 2]), np.array([2.0, 0, 2]))

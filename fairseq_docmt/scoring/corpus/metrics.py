@@ -414,9 +414,11 @@ def is_significant(result: MetricResult, system: str) -> bool:
     """Return whether all significance tests agree that a system differs from the baseline.
 
     Every test must find a significant difference in the same direction as the difference of the
-    scores.  If no test was run, the result is False.
+    scores.  If the scores are equal or no test was run, the result is False.
     """
     baseline = next(iter(result.scores.values()))
+    if result.scores[system] == baseline:
+        return False
     is_better = (result.scores[system] > baseline) == result.higher_is_better
     found = [test[system] for test in result.tests.values() if system in test]
     return bool(found) and all(finds_difference(test, is_better) for test in found)

@@ -249,11 +249,12 @@ def _by_segment(
 def _places(texts: Translations) -> Dict[str, Dict[str, int]]:
     """Return where each segment is in the test set: document -> name of the segment -> index.
 
-    Segments without names are named by their number in the document, from 1.
+    Segments without names are named by their number in the document of the files, from 1.
     """
     found = {}
+    segment_numbers = texts.numbers or (texts.position + 1).tolist()
     for number, (first, end) in enumerate(texts.index.spans):
-        numbers = texts.numbers[first:end] if texts.numbers else range(1, end - first + 1)
+        numbers = segment_numbers[first:end]
         names = dict(zip(map(str, numbers), range(first, end)))
         found[texts.name_of(number)] = names
     return found

@@ -106,23 +106,41 @@ class Layout(NamedTuple):
         Missing documents are found by their ids, and missing segments by their names in the
         document.  In an output of ``fairseq-generate``, missing sentences are found by their
         numbers.  If the text or the test set has no ids, names or numbers, nothing is added.
+
+        Raises:
+            UserError: the numbers of an output do not show which sentences are missing.
         """
         if isinstance(text, Output):
-            for rows in (self.index.line_ids.tolist(), range(self.index.num_sentences)):
-                lacks = tuple(row for row in rows if row not in text.hypotheses)
-                if text.hypotheses.keys() <= set(rows):
-                    filled = {**text.hypotheses, **dict.fromkeys(lacks, "")}
-                    return text._replace(hypotheses=filled, missing=lacks)
-            return text
+            return self._output_filled(text)
         if not isinstance(text, Documents) or self.ids is None:
             return text
-        found = {document.id: document for document in text.documents if document.segments}
+        found = {document.id: document for document in text.documents}
         sizes, numbers = np.diff(self.index.starts), self.numbers or [None] * len(self.ids)
         filled = [
-            _filled(found.get(name, Document(name, [], [])), int(size), wanted)
+            _filled(found.get(name), name, int(size), wanted)
             for name, size, wanted in zip(self.ids, sizes, numbers)
         ]
         return text._replace(documents=filled)
+
+    def _output_filled(self, text: Output) -> Output:
+        """Return an output with empty translations of the sentences that it lacks.
+
+        Raises:
+            UserError: other sentences are missing if its numbers count blank lines than if not.
+        """
+        counting = (self.index.line_ids.tolist(), range(self.index.num_sentences))
+        fitting = [rows for rows in counting if text.hypotheses.keys() <= set(rows)]
+        lacking = [[row not in text.hypotheses for row in rows] for rows in fitting]
+        if len(fitting) > 1 and lacking[0] != lacking[1]:
+            raise UserError(
+                f"{text.path}: which sentences are missing depends on whether its numbers (H-0, "
+                "H-1, ...) count the blank lines between documents; translate all of them"
+            )
+        for rows in fitting:
+            lacks = tuple(row for row in rows if row not in text.hypotheses)
+            filled = {**text.hypotheses, **dict.fromkeys(lacks, "")}
+            return text._replace(hypotheses=filled, missing=lacks)
+        return text
 
     def with_gaps(self, text: Input, gone: np.ndarray) -> Input:
         """Return a system's text with empty segments where it lacks what is left out anyway.
@@ -141,8 +159,8 @@ class Layout(NamedTuple):
             for name, numbers, (a, b) in places
         }
         documents = [
-            _filled(document, len(document.segments), names.get(document.id, []))
-            if any(document.segments)
+            _filled(document, document.id, len(document.segments), names.get(document.id, []))
+            if document.segments
             else document
             for document in text.documents
         ]
@@ -288,14 +306,15 @@ class Layout(NamedTuple):
                         "lacks; give texts of the same segments"
                     )
             return [segments[number] for number in wanted]
-        if len(document.segments) != size:
+        segments = _segments_of(document, size)
+        if len(segments) != size:
             raise Mismatch(
-                f"{path}: document {document.id} has {len(document.segments)} segments, but "
-                f"{size} in {other}"
+                f"{path}: document {document.id} has {len(segments)} segments, but {size} in "
+                f"{other}"
             )
         if size > 1:
             self.refuse_by_order(path)
-        return document.segments
+        return segments
 
     def numbers_of(self, text: Output) -> List[int]:
         """Return the number of each segment in an output of ``fairseq-generate`` (12 for H-12).
@@ -461,20 +480,25 @@ def _groups(docids: Sequence[str]) -> Tuple[List[str], List[int]]:
     return [name for name, _ in groups], [size for _, size in groups]
 
 
-def _filled(document: Document, size: int, wanted: Optional[List[str]]) -> Document:
+def _filled(
+    document: Optional[Document], name: str, size: int, wanted: Optional[List[str]]
+) -> Document:
     """Return a document with an empty segment for each segment that it lacks.
 
-    If segments have no names, a document that has text is returned unchanged.
+    If the segments have no names, a document without text lacks all of them, unless it has an empty
+    one for each, and any other document is returned unchanged.
 
     Args:
-        document: a document; if it has no text, all its segments are missing.
+        document: a document; None if it is missing.
+        name: id of the document.
         size: number of its segments in the test set.
         wanted: names of its segments in the test set; None if they have none.
     """
-    if not any(document.segments):
-        return Document(document.id, [""] * size, wanted, tuple(range(size)))
+    document = document or Document(name, [], [])
     if wanted is None or document.numbers is None:
-        return document
+        segments = _segments_of(document, size)
+        lacks_all = not any(segments) and len(segments) != size
+        return Document(name, [""] * size, wanted, tuple(range(size))) if lacks_all else document
     lacks = [number for number in wanted if number not in document.numbers]
     first = len(document.segments)
     return document._replace(
@@ -483,6 +507,16 @@ def _filled(document: Document, size: int, wanted: Optional[List[str]]) -> Docum
         missing=document.missing + tuple(range(first, first + len(lacks))),
         groups=document.groups and document.groups + ("",) * len(lacks),
     )
+
+
+def _segments_of(document: Document, size: int) -> List[str]:
+    """Return the segments of a document; that of a record without text is one empty segment.
+
+    Args:
+        document: a document.
+        size: number of its segments in the test set.
+    """
+    return document.segments or [""] * (size == 1 and document.numbers is None)
 
 
 def named(names: Sequence[str]) -> str:

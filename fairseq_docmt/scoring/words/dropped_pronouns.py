@@ -57,9 +57,10 @@ PERSON_OF_FORM = {form: person for person, forms in FORMS.items() for form in fo
 #: The country, which is no form of "we".
 COUNTRY = re.compile(r"\bUS\b")
 MARK = re.compile(r"<([^<>]+)>(_[A-Za-z]+)?")
-# The character 他 (he) is also part of 其他 (other) and 吉他 (guitar).
+# The characters 他 (he) and 它 (it) are also part of 其他 and 其它 (other), 他 of 吉他 (guitar).
 CHINESE = re.compile(
-    r"[我俺咱][们們]|[你妳][们們]|(?<![其吉])他[们們]|[她它牠][们們]|[我俺你您妳她它牠]|(?<![其吉])他"
+    r"[我俺咱][们們]|[你妳][们們]|(?<![其吉])他[们們]|她[们們]|(?<!其)[它牠][们們]|"
+    r"[我俺你您妳她]|(?<![其吉])他|(?<!其)[它牠]"
 )
 
 

@@ -157,6 +157,24 @@ def test_segments_that_are_left_out(scoring, write, arguments, tmp_path):
     assert found["segments"]["one"] == [90, 70, 60]
 
 
+def test_segments_without_names_are_counted_in_the_files(scoring, write):
+    """Also behind a segment that is left out."""
+    text = [["a b c", "d e f", "g h i"], ["j k l"]]
+    lacks = "H-0\t-1\ta b c\nH-2\t-1\tg h i\nH-4\t-1\tj k l\n"
+    names = [(1, 1), (1, 2), (1, 3), (2, 1)]
+    scores = [
+        {"doc_id": str(d), "segment": n, "system": name, "score": 10 * d + n}
+        for name in ("one", "two")
+        for d, n in names
+    ]
+    found = scoring(
+        *["metrics", f"one={write('one', text)}", f"two={write('two', lacks)}", "--missing"],
+        *["skip", "--reference", write("r", text), "--metrics", "chrf", "--format", "json"],
+        *["--scores", f"M={write('scores', json.dumps(scores))}"],
+    )
+    assert json.loads(found)["metrics"][-1]["segments"]["one"] == [11, 13, 21]
+
+
 @pytest.mark.parametrize(
     "argument, text, message",
     [

@@ -276,6 +276,45 @@ def test_empty_translations_are_scored(write):
     assert found.index.num_sentences == 8 and found.notes == ["x: 1 empty translations"]
 
 
+@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize("names", [True, False])
+def test_empty_translations_are_not_missing(write, size, names):
+    """In documents of one segment neither, whether or not segments have names."""
+    rows = [("a", "1", "one"), ("b", "1", "two"), ("b", "2", "three")][: 1 + size]
+
+    def text(name, empty, lacks=()):
+        kept = [row for row in rows if row[0] not in lacks]
+        records = [{"doc_id": d, "segment": n, "text": t * (d not in empty)} for d, n, t in kept]
+        for record in records:
+            if not names:
+                del record["segment"]
+        return write(name, json_lines(*records))
+
+    for missing in (None, "skip", "empty"):
+        reading = Reading(missing=missing)
+        found = read_translations({"x": text("x", "b")}, [text("r", "")], None, reading)
+        assert found.systems["x"] == ["one", *[""] * size]
+        assert found.notes == [f"x: {size} empty translations"]
+    lacking = read_translations(
+        {"x": text("x", "", lacks="b")}, [text("r", "")], None, Reading(missing="skip")
+    )
+    assert lacking.ids == ["a"]
+
+
+def test_numbers_that_fit_with_and_without_blank_lines(write):
+    """Line 3 is blank: H-0, H-1 and H-3 lack the third or the fourth sentence."""
+    reference, skip = write("r", [["a", "b"], ["c", "d"]]), Reading(missing="skip")
+
+    def read(*numbers):
+        output = write("x", "".join(f"H-{n}\t-1\t{n}\n" for n in numbers))
+        return read_translations({"x": output}, [reference], None, skip).systems["x"]
+
+    with pytest.raises(UserError, match=r"x: which sentences are missing depends on whether"):
+        read(0, 1, 3)
+    assert read(0, 1) == ["0", "1"]
+    assert read(0, 1, 4) == ["0", "1", "4"] and read(0, 2, 3) == ["0", "2", "3"]
+
+
 def test_a_document_of_unknown_size_without_a_reference(write):
     records = [{"doc_id": d, "text": t} for d, t in (("a", "one\ntwo"), ("b", ""), ("c", "three"))]
     file = write("r.jsonl", json_lines(*records))

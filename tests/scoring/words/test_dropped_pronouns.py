@@ -31,6 +31,9 @@ from fairseq_docmt.scoring.words.dropped_pronouns import found_in, read_marks
         ("<我们>_S来了", "the US came", {"we": 1}, {}),
         ("<我们>_S来了", "THE US CAME", {"we": 1}, {"we": 1}),
         ("其他人和<他>_S", "the others and him", {"he": 1}, {"he": 1}),
+        ("其它的<它>_S", "the others, it", {"it": 1}, {"it": 1}),
+        ("其它们<它们>_S", "the others, they", {"they": 1}, {"they": 1}),
+        ("它<它们>_S它們", "it, they, they", {"they": 1}, {"they": 1}),
         ("<他们>_S来了", "tell 'em; he came", {"they": 1}, {"they": 1}),
         ("<她>_S来了", "his", {"she": 1}, {}),
         # Without a suffix it is no mark; the pronoun is not there either, whatever it means.
