@@ -147,8 +147,12 @@ def write_files(folder: Path) -> None:
     (folder / "WORK" / "corpus").mkdir()
     (folder / "WORK" / "corpus" / "test.marked.zh").write_text("A\n")
     (folder / "CORPUS" / "zpdev.zp.zh").write_text("A\n")
-    for name in ("train", "valid"):
+    for name in ("train", "valid", "DICT"):
         (folder / name).write_text("a b\n\nc\n")
+    for sets in ("SETS", "37"):  # any value of --sets
+        (folder / sets).mkdir()
+        for name in ("deixis_dev", "lex_cohesion_dev"):
+            (folder / sets / f"{name}.json").touch()
     for texts in ("TEXTS", "MONO"):
         (folder / texts).mkdir()
         for name in ("train", "valid", "test"):

@@ -193,6 +193,6 @@ def test_outputs_are_not_renamed_over_links_and_pipes(texts):
     reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
     run("convert", texts / "a", "--to", "text", "--out", pipe)
     assert reader.communicate(timeout=60)[0] == b"w1 w2 w3 w4\n" and pipe.is_fifo()
-    assert run("convert", texts / "a", "--to", "text", "--out", "-").startswith("w1 w2 w3 w4\n")
+    assert run("convert", texts / "a", "--to", "text", "--out", "-") == (texts / "a").read_text()
     run("convert", texts / "a", "--to", "text", "--out", texts / "z.gz")
     assert gzip.decompress((texts / "z.gz").read_bytes()) == b"w1 w2 w3 w4\n"

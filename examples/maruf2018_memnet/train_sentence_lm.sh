@@ -14,9 +14,10 @@ export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)
 
 # fairseq would go on with the model that is there.
-[ ! -e "$out/forward/checkpoint_last.pt" ] || made_alike "$out/arguments" --lm-size "$lm_size" || true
+given=(--lm-size "$lm_size" "checksum of the text: $(cat "$train" "$valid" "$dict" | cksum)")
+[ ! -e "$out/forward/checkpoint_last.pt" ] || made_alike "$out/arguments" "${given[@]}" || true
 mkdir -p "$out"
-echo "--lm-size $lm_size" > "$out/arguments"
+echo "${given[*]}" > "$out/arguments"
 
 # With a blank line after it each sentence is a document, so that --sample-break-mode complete_doc
 # yields single sentences (as would the mode eos, which fails with NumPy 2).

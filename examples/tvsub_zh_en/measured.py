@@ -128,19 +128,21 @@ def run_once(record: Path, command: list, lock: int) -> int:
     """Do what ``main`` does, while no other process does so."""
     try:
         runs = json.loads(record.read_text(encoding="utf-8")) if record.exists() else []
-        done = next((part["command"] for part in runs if part["exit"] == 0), None)
+        # A command that failed may be corrected; one that was stopped goes on.
+        made = [part["command"] for part in runs if part["exit"] in (0, *STOPPED)]
+        done = runs != [] and runs[-1]["exit"] == 0
     except (ValueError, TypeError, KeyError):
         print(
             f"error: {record} is damaged; restore it, or remove {record.parent} to begin anew",
             file=sys.stderr,
         )
         return 1
-    if done == command:
+    if done and made[-1] == command:
         return 0
-    if done:
+    if made and made[-1] != command:
         print(
-            f"error: {record} was made by another command: {' '.join(done)}; to begin anew, remove "
-            f"{record.parent}",
+            f"error: {record} was made by another command: {' '.join(made[-1])}; to begin anew, "
+            f"remove {record.parent}",
             file=sys.stderr,
         )
         return 1

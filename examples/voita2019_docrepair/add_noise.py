@@ -53,9 +53,10 @@ def noisy(lines: Iterable[str], words: List[str], probability: float, seed: int)
 
 def _lines(path: str) -> List[str]:
     try:
-        return Path(path).read_text(encoding="utf-8").split("\n")[:-1]
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError:
         raise ValueError(f"{path} is not UTF-8; convert the file") from None
+    return lines if lines[-1] else lines[:-1]
 
 
 def parse_args(arguments=None) -> argparse.Namespace:

@@ -20,6 +20,9 @@ export PYTHONWARNINGS=ignore
 here=$(dirname "$0")
 given=("$work" "$system" --sets "$sets" --window-size "$window_size" "${more[@]}")
 made_alike "$save/arguments" "${given[@]}" || true
+for file in "$sets"/{deixis_dev,lex_cohesion_dev}.json; do
+  [ -e "$file" ] || { echo "error: test set $file not found; give --sets" >&2; exit 1; }
+done
 
 best=0
 for ((epoch = 1; epoch <= best + 10; epoch++)); do
@@ -27,11 +30,11 @@ for ((epoch = 1; epoch <= best + 10; epoch++)); do
   if [ ! -s "$scores.json" ]; then
     bash "$here/train.sh" "$work" "$system" "$save" --corpus consistency \
       --window-size "$window_size" --max-epoch "$epoch" "${more[@]}"
-    bash "$here/consistency.sh" "$work" "$save/checkpoint$epoch.pt" "$scores" --sets "$sets" \
-      --part dev --window-size "$window_size"
     # Not before: arguments that fail at once can be corrected.
     mkdir -p "$save"
     echo "${given[*]}" > "$save/arguments"
+    bash "$here/consistency.sh" "$work" "$save/checkpoint$epoch.pt" "$scores" --sets "$sets" \
+      --part dev --window-size "$window_size"
   fi
   best=$(python "$here/best_epoch.py" "$save")
   if [ "$best" = "$epoch" ]; then

@@ -41,17 +41,3 @@ def sentence_decay(model, net_input: dict, separator: int) -> Tensor:
     index = torch.where(starts, number, torch.zeros_like(number))
     gates.scatter_add_(3, index.expand_as(log_decay), log_decay)
     return gates[..., 1:].exp()
-
-
-def sentence_weights(gates: Tensor) -> Tensor:
-    """Compute how much weight is left of each sentence when a later sentence is read.
-
-    Args:
-        gates: (..., J - 1) gates of J sentences, as returned by :func:`sentence_decay`.
-
-    Returns:
-        (..., J, J) weight of sentence j' (column) when sentence j (row) is read.  It is the product
-        of the gates between the two sentences, 1 on the diagonal, and 0 for j' > j.
-    """
-    total = torch.nn.functional.pad(gates.log(), (1, 0)).cumsum(dim=-1)
-    return (total.unsqueeze(-1) - total.unsqueeze(-2)).exp().tril()

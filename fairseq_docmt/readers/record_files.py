@@ -254,7 +254,7 @@ def table_records(text: str, path: str, separator: str = "\t", header: bool = Tr
         UserError: the text is not valid CSV, two columns have the same name, or a line has too few
             or too many columns.
     """
-    rows = _rows(text, path, separator)
+    rows = numbered_rows(text, path, separator)
     first, names = next(rows)
     if header:
         for name in filter(None, names):
@@ -262,7 +262,7 @@ def table_records(text: str, path: str, separator: str = "\t", header: bool = Tr
                 raise UserError(f"{path}: two columns are called {name}; rename one")
         of_header = f"the header {len(names)}"
     else:
-        rows = _rows(text, path, separator)
+        rows = numbered_rows(text, path, separator)
         names, of_header = [str(n) for n, _ in enumerate(names, 1)], f"the first {len(names)}"
     for number, row in rows:
         if len(row) != len(names):
@@ -283,8 +283,15 @@ def is_quoted(text: str) -> bool:
     return 0 < len(marked) == len(cells) or any('""' in cell[1:-1] for cell in marked)
 
 
-def _rows(text: str, path: str, separator: str) -> Iterator[Tuple[int, List[str]]]:
-    """Yield the line number and the cells of each row that is not blank."""
+def numbered_rows(text: str, path: str, separator: str) -> Iterator[Tuple[int, List[str]]]:
+    """Yield the line number and the cells of each row that is not blank.
+
+    Args:
+        text, path, separator: as in :func:`table_records`.
+
+    Raises:
+        UserError: the text is not valid CSV.
+    """
     if separator == "\t" and not is_quoted(text):
         for number, line in enumerate(text.split("\n"), start=1):
             if line.replace("\t", ""):

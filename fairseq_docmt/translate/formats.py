@@ -20,8 +20,8 @@ from fairseq_docmt.readers import record_files, records, sgm, unknown_format, wm
 from fairseq_docmt.readers.files import read_with_line_end, whole_number
 from fairseq_docmt.readers.records import Row, Wanted, numbered_document
 
-#: Field or column of a translation.
-HYPOTHESIS = "hypothesis"
+#: Field or column of a translation, and field of a list of several.
+HYPOTHESIS, NBEST = "hypothesis", "nbest"
 SOURCE = Wanted("source", by_name=False)
 
 
@@ -161,7 +161,8 @@ class JsonLines:
         rows: Dict[str, List[Tuple[int, Row]]] = {}
         records.refuse_mixed_fields(given, SOURCE)
         for number, ((where, record), line) in enumerate(zip(given, self._lines)):
-            _refuse_field(HYPOTHESIS in record, where)
+            for field in (HYPOTHESIS, NBEST):
+                _refuse_field(field, field in record, where)
             name, row = records.row_of(where, record, SOURCE)
             try:
                 record_files.refuse_halves(row.text, line)
@@ -176,7 +177,7 @@ class JsonLines:
             best = translations(document)[first : first + len(lines)]
             added: Dict[str, object] = {HYPOTHESIS: "\n".join(found[0].text for found in best)}
             if len(best) == 1 and len(best[0]) > 1:
-                added["nbest"] = [found._asdict() for found in best[0]]
+                added[NBEST] = [found._asdict() for found in best[0]]
             else:
                 self.without_nbest += 1
             # The other fields stay as they are written, whatever numbers and escapes they have.
@@ -200,10 +201,11 @@ class Table:
     holds_system = False
 
     def __init__(self, text: str, path: str, layout: Layout):
-        self.lines = [line for line in text.split("\n") if line.replace("\t", "")]
+        lines, rows_of = text.split("\n"), record_files.numbered_rows
+        self.lines = [lines[number - 1] for number, _ in rows_of(text, path, "\t")]
         self._quotes = record_files.is_quoted(text)
         header = self.lines[0].split("\t")
-        _refuse_field(not {HYPOTHESIS, f'"{HYPOTHESIS}"'}.isdisjoint(header), path)
+        _refuse_field(HYPOTHESIS, not {HYPOTHESIS, f'"{HYPOTHESIS}"'}.isdisjoint(header), path)
         rows: Dict[str, List[Tuple[int, Row]]] = {}
         for number, (where, record) in enumerate(record_files.table_records(text, path)):
             name, row = records.row_of(where, record, SOURCE)
@@ -432,9 +434,9 @@ def _refuse_other(text: str, path: str) -> None:
         )
 
 
-def _refuse_field(is_there: bool, where: str) -> None:
+def _refuse_field(field: str, is_there: bool, where: str) -> None:
     if is_there:
-        raise UserError(f"{where} already has a {HYPOTHESIS}; remove or rename it")
+        raise UserError(f'{where} already has the field "{field}"; remove or rename it')
 
 
 def _ordered(rows: Dict[str, List[Tuple[int, Row]]]):

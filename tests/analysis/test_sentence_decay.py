@@ -4,7 +4,7 @@ import pytest
 import tiny
 import torch
 
-from fairseq_docmt.analysis.sentence_decay import sentence_decay, sentence_weights
+from fairseq_docmt.analysis.sentence_decay import sentence_decay
 from fairseq_docmt.errors import UserError
 
 SEP = tiny.dictionary().index("<sep>")
@@ -31,12 +31,6 @@ def test_gates_between_sentences():
     torch.testing.assert_close(gates[0, :, 1, 0], seen[0, :, 1, 4])
     assert gates[0, :, 1, 1].eq(1).all()
     assert ((gates > 0) & (gates <= 1)).all()
-
-
-def test_weights_are_products_of_gates():
-    weights = sentence_weights(torch.tensor([0.5, 0.2]))
-    want = torch.tensor([[1.0, 0.0, 0.0], [0.5, 1.0, 0.0], [0.1, 0.2, 1.0]])
-    torch.testing.assert_close(weights, want)
 
 
 def test_without_a_gate():

@@ -18,8 +18,9 @@ def test_share_and_place_of_random_words():
     assert list(add_noise.noisy(LINES, ["x"], 0.0, 1)) == LINES
 
 
-def test_command(tmp_path):
-    (tmp_path / "in").write_text("a\u2028 b\n\nc\n")
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_command(tmp_path, end):
+    (tmp_path / "in").write_text(f"a\u2028 b\n\nc{end}")
     (tmp_path / "dict").write_text("a 3\nmadeupword0000 0\nb 1 #fairseq:overwrite\n")
     arguments = [
         str(tmp_path / "in"),

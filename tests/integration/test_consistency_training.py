@@ -45,6 +45,10 @@ def train(tmp_path):
         (tmp_path / "bin" / name).write_text(text)
         (tmp_path / "bin" / name).chmod(0o755)
 
+    (tmp_path / "SETS").mkdir()
+    for name in ("deixis", "lex_cohesion"):
+        (tmp_path / "SETS" / f"{name}_dev.json").touch()
+
     def run(arguments="WORK rfa-sgate SAVE --sets SETS"):
         script = recipes.EXAMPLES / "wu2022_rfa" / "train_consistency.sh"
         path = f"{tmp_path}/bin:{os.environ['PATH']}"
@@ -60,7 +64,7 @@ def train(tmp_path):
 @pytest.mark.parametrize("interrupted", [pytest.param(False, marks=LONG), True])
 def test_ten_epochs_after_the_best(train, tmp_path, interrupted):
     if interrupted:
-        assert train("WORK rfaa SAVE").returncode == 1
+        assert train("WORK rfaa SAVE --sets SETS").returncode == 1
         (tmp_path / "stop5").touch()
         assert train().returncode == 1
     done = train()
@@ -76,6 +80,14 @@ def test_ten_epochs_after_the_best(train, tmp_path, interrupted):
         assert done.stderr == wanted
     trained = [int(line) for line in (tmp_path / "trained").read_text().split()]
     assert trained == [*range(1, 6), *([5] if interrupted else []), *range(6, 14)]
+
+
+def test_sets_are_looked_for_before_training(train, tmp_path):
+    (tmp_path / "SETS" / "deixis_dev.json").unlink()
+    done = train()
+    message = "error: test set SETS/deixis_dev.json not found; give --sets\n"
+    assert (done.returncode, done.stderr) == (1, message)
+    assert not (tmp_path / "trained").exists()
 
 
 def test_what_ends_within_an_epoch_is_refused(train):

@@ -65,8 +65,13 @@ def test_language_models_of_another_size_are_refused(tmp_path):
     (tmp_path / "LM" / "forward" / "checkpoint_last.pt").touch()
     assert recipes.run_in(tmp_path, *command, "--lm-size", "8", "--max-epoch", "2").returncode == 0
     done = recipes.run_in(tmp_path, *command, "--lm-size", "16")
-    message = "error: LM was made with other options (--lm-size 8); give another folder\n"
-    assert (done.returncode, done.stderr) == (1, message)
+    message = (
+        r"error: LM was made with other options \(--lm-size 8 checksum .*\); give another folder\n"
+    )
+    assert done.returncode == 1 and re.fullmatch(message, done.stderr)
+    (tmp_path / "valid").write_text("other text\n")
+    done = recipes.run_in(tmp_path, *command, "--lm-size", "8")
+    assert done.returncode == 1 and re.fullmatch(message, done.stderr)
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,8 @@ def test_a_table_that_is_quoted_as_csv(run, wanted, tmp_path, monkeypatch):
     """Source and translations have quotation marks."""
     given, out = tmp_path / "in", tmp_path / "out"
     lines = [f'{n}\t{i}\t"w1 ""{s}"""' for n, i, s in rows()]
-    given.write_text("\n".join(["doc_id\tseg\tsrc", *lines]) + "\n")
+    blank = '""\t""\t""'  # no segment
+    given.write_text("\n".join(["doc_id\tseg\tsrc", lines[0], blank, *lines[1:]]) + "\n")
     monkeypatch.setattr(
         "fairseq_docmt.translate.engine.Engine.translate",
         lambda self, documents: [
@@ -486,7 +487,12 @@ MISTAKES = {
     "a field that is taken": (
         '{"doc_id": "a", "source": "w1", "hypothesis": "v1"}',
         [],
-        "line 1 already has a hypothesis; remove or rename it",
+        'line 1 already has the field "hypothesis"; remove or rename it',
+    ),
+    "a list that is taken": (
+        '{"doc_id": "a", "source": "w1", "nbest": []}',
+        [],
+        'line 1 already has the field "nbest"; remove or rename it',
     ),
     "overrides": (
         "w1\n",

@@ -72,6 +72,10 @@ def test_a_command_is_stopped_at_its_limit_and_goes_on_later(tmp_path, capsys, m
     assert measured.main(tmp_path / "train.json", command) == 0
     first, second = json.loads((tmp_path / "train.json").read_text())
     assert first["command"] == second["command"] == command and first["seconds"] < 30
+    # It does not go on as another command.
+    (tmp_path / "train.json").write_text(json.dumps([first]))
+    assert measured.main(tmp_path / "train.json", ["true"]) == 1
+    assert "train.json was made by another command: " in capsys.readouterr().err
 
 
 def test_an_interrupted_command_is_not_recorded(tmp_path, capsys, monkeypatch):

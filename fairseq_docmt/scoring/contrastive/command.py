@@ -17,6 +17,7 @@ expected accuracy of random guessing.  --protocol chooses the score of a candida
 import json
 import logging
 import os
+import sys
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
@@ -93,7 +94,8 @@ def main(args) -> None:
     if args.convert:
         everything = [item for items in sets.values() for item in items]
         write_text(args.convert, "".join(line + "\n" for line in json_lines(everything)))
-        print(f"wrote {len(everything)} items to {args.convert}")
+        stream = sys.stderr if str(args.convert) == "-" else sys.stdout
+        print(f"wrote {len(everything)} items to {args.convert}", file=stream)
         return
     items = [item for items in sets.values() for item in items]
     scored = _scores(args, items)

@@ -16,6 +16,7 @@ from sacrebleu.metrics.base import Metric
 
 from fairseq_docmt._processes import can_fork, forked_map
 from fairseq_docmt.bleu import build_bleu
+from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring.corpus import significance
 from fairseq_docmt.scoring.corpus.comet_metric import CONTEXT, WINDOW, Comet, windows_of
 from fairseq_docmt.scoring.corpus.meteor import Meteor
@@ -27,6 +28,8 @@ from fairseq_docmt.scoring.texts.test_set import Translations
 WINDOWS = f"{WINDOW} sentences"
 #: Name of the group of documents whose segments belong to different groups.
 MIXED = "several"
+#: Key of the size of a group, beside the names of the systems.
+SIZE = "segments"
 #: Number of segments whose references are preprocessed at once.
 BLOCK = 1000
 #: Characters of a reference above which several processes work in parallel, and the least number of
@@ -261,10 +264,15 @@ def _by_group(
         Group -> system -> score.  Beside the systems, the key ``segments`` holds the size of the
         group.  The dictionary is empty if the test set has no groups or the metric scores blocks of
         sentences.
+
+    Raises:
+        UserError: a system is called ``segments``.
     """
     groups = texts.groups
     if groups is None or kind.unit == WINDOWS:
         return {}
+    if SIZE in statistics:
+        raise UserError(f"--by: the number of segments is called {SIZE}; rename the system")
     if kind.unit == "document":
         sets = [set(groups[a:b]) for a, b in texts.index.spans]
         groups = [each.pop() if len(each) == 1 else MIXED for each in sets]
@@ -275,7 +283,7 @@ def _by_group(
             name: significance.score_of(metric, values[rows].sum(axis=0))
             for name, values in statistics.items()
         }
-        found[group] = {"segments": len(rows), **scores}
+        found[group] = {SIZE: len(rows), **scores}
     return found
 
 

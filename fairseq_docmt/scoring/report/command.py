@@ -13,6 +13,7 @@ import base64
 import hashlib
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -183,7 +184,7 @@ def main(args: argparse.Namespace) -> None:
         documents=list(documents_of(texts, phenomena, options, args.documents)),
     )
     write_text(args.out, page)
-    print(f"wrote {args.out}")
+    print(f"wrote {args.out}", file=sys.stderr if args.out == "-" else sys.stdout)
 
 
 def enough(counts: Dict[str, int]) -> Dict[str, int]:

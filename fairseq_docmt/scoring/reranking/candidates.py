@@ -80,7 +80,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--docids", metavar="FILE", help="document of each line, for texts without blank lines"
     )
     parser.add_argument("--to", choices=convert.FORMATS, default="text", help="default: text")
-    parser.add_argument("--out", metavar="FILE", required=True, help="file to write")
+    parser.add_argument("--out", metavar="FILE", required=True, type=_file, help="file to write")
+
+
+def _file(path: str) -> str:
+    if path == "-":
+        raise argparse.ArgumentTypeError("give a file; standard output has the messages")
+    return path
 
 
 def from_arguments(args: argparse.Namespace) -> Candidates:

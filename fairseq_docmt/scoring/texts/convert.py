@@ -24,6 +24,7 @@ are not kept.
 import argparse
 import json
 import re
+import sys
 from pathlib import Path
 from typing import List, Sequence, Tuple
 
@@ -89,10 +90,10 @@ def main(args: argparse.Namespace) -> None:
         write_text(args.write_docids, "".join(f"{d.id}\n" * len(d.segments) for d in documents))
     else:
         write_text(args.out, FORMATS[args.to](documents, args.out, args.role))
-    for note in notes:
-        print(note)
     segments = sum(len(document.segments) for document in documents)
-    print(f"wrote {len(documents)} documents with {segments} segments to {args.out}")
+    notes = [*notes, f"wrote {len(documents)} documents with {segments} segments to {args.out}"]
+    for note in notes:
+        print(note, file=sys.stderr if args.out == "-" else sys.stdout)
 
 
 def read_documents(args: argparse.Namespace):

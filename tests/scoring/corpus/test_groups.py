@@ -53,6 +53,8 @@ def test_groups_of_segments_and_documents(scoring, write):
     # The last document has segments of both.
     counts = {name: each["segments"] for name, each in found["d-BLEU"].items()}
     assert counts == {"several": 1, "talks": 1, "news": 1}
+    with pytest.raises(UserError, match="the number of segments is called segments; rename"):
+        scoring("metrics", f"segments={path}", "--reference", path, "--by", "domain")
     printed = scoring("metrics", f"x={path}", "--reference", path, "--by", "domain")
     assert "s-BLEU by domain" in printed
     lines = [line.split() for line in printed.splitlines()]

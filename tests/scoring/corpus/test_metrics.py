@@ -195,8 +195,8 @@ def test_ter_is_better_when_it_is_lower(texts):
         (11, 30, 0.01, False, False),
         (11, 30, 0.05, True, False),
         (11, 30, None, True, False),
-        (10, 30, 0.01, True, False),  # equal scores
-        (10, 10, 0.01, False, False),
+        (10, 10, 0.01, True, False),  # equal scores
+        (10, 30, 0.01, False, False),
     ],
 )
 def test_significant_tests_have_to_agree(score, better, p, higher_is_better, expected):

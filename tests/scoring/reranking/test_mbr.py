@@ -262,6 +262,12 @@ def test_mistakes(scoring, write, files, tmp_path, arguments, message):
     assert not out.exists()
 
 
+def test_translations_are_not_printed_among_messages(scoring, files, capsys):
+    with pytest.raises(SystemExit):
+        scoring("mbr", files[0], "--source", files[1], "--out", "-")
+    assert "--out: give a file; standard output has the messages" in capsys.readouterr().err
+
+
 def test_features():
     assert rerank.parse_feature("a/b:0.5") == ("a/b", (0.5,))
     assert rerank.parse_feature("a:b:0.5,-1") == ("a:b", (0.5, -1.0))
