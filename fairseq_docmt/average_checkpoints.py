@@ -131,7 +131,7 @@ def _check_agreement(file: CheckpointFile, last: CheckpointFile) -> None:
 
 def _random_matrices(file: CheckpointFile) -> List[str]:
     """Return the names of the matrices of random feature attention, which are not trained."""
-    return [name for name in file.weights if name.endswith("feature_map.pool")]
+    return [name for name in file.weights if name.endswith(".pool")]
 
 
 def _first_difference(one: dict, other: dict) -> str:

@@ -234,11 +234,14 @@ def test_as_a_command(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.pt", "out.pt", "two.pt"]
 
 
-def test_random_matrices_are_not_averaged(tmp_path):
+@pytest.mark.parametrize("matrix", ["layer.feature_map.pool", "decoder.causal_matrices.pool"])
+def test_random_matrices_are_not_averaged(tmp_path, matrix):
+    """With ``--share-random-matrices`` the decoder has them."""
+
     def drawn(name, pool):
-        return made_up(tmp_path / name, **{"layer.feature_map.pool": torch.tensor(pool)})
+        return made_up(tmp_path / name, **{matrix: torch.tensor(pool)})
 
     one, same, other = (drawn(*x) for x in (("1", [0.1]), ("2", [0.1]), ("3", [0.2])))
-    assert average([one, same])["model"]["layer.feature_map.pool"].tolist() == [torch.tensor(0.1)]
+    assert average([one, same])["model"][matrix].tolist() == [torch.tensor(0.1)]
     with pytest.raises(UserError, match="cannot be averaged: they have other random matrices"):
         average([one, other])

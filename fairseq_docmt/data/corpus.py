@@ -53,6 +53,7 @@ class DocumentCorpus:
 
     def __init__(self, name: str, pairs: LanguagePairDataset, longest_source: Optional[int] = None):
         self.name = name
+        self._firsts = [(0, name)]
         self.pairs = pairs
         if longest_source is not None:
             _cut_sources(pairs, longest_source)
@@ -69,6 +70,15 @@ class DocumentCorpus:
     def split(self) -> str:
         """Name of the split without its folder and languages, such as ``valid``."""
         return self.name.rsplit("/", 1)[-1].rsplit(".", 1)[0]
+
+    def place(self, line: int) -> str:
+        """Return the split and line of a sentence, for messages.
+
+        Args:
+            line: line id of the sentence.
+        """
+        first, name = max(part for part in self._firsts if part[0] <= line)
+        return f"{name}: line {line - first + 1}"
 
     def within(self, most: Sequence[int]) -> np.ndarray:
         """Return which sentences are within the limits of both sides, as a (sentences,) bool array.
@@ -338,6 +348,7 @@ def with_sentence_pairs(documents: DocumentCorpus, added: DocumentCorpus) -> Doc
             setattr(whole, sizes, np.concatenate([getattr(part, sizes) for part in parts]))
     index, count = documents.index, added.index.num_sentences
     joined.pairs = pairs
+    joined._firsts = [(0, documents.name), (len(documents.pairs), added.name)]
     joined.index = DocumentIndex(
         np.append(index.line_ids, added.index.line_ids + len(documents.pairs)),
         np.append(index.starts, index.num_sentences + 1 + np.arange(count)),

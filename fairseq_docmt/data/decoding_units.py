@@ -33,7 +33,7 @@ class DecodingUnit:
         document: number of the document; -1 for a blank line.
         position: position in the document of the first sentence to translate, from 0.
         at_start: whether ``source`` begins with the first sentence of the document.
-        drafts: earlier translations of the sentences to translate, or None.
+        drafts: earlier translations of the sentences in ``source``, or None.
         target_context: translations of the sentences before those to translate, without ``</s>``;
             None if the search keeps them itself.
         prefixes: (rows, n) forced first target tokens, padded; or None.

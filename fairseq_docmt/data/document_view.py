@@ -120,7 +120,7 @@ class DocumentView(LanguagePairDataset):
         word_dropout_epochs: int = 0,
     ):
         self.formats = formats or Formats.of(corpus.pairs.src_dict, corpus.pairs.tgt_dict)
-        self.name = corpus.name
+        self.name, self._place = corpus.name, corpus.place
         self.corpus, self.index = corpus, corpus.index
         self.seed, self.epoch = seed, 1
         self.id_of_last = id_of_last
@@ -279,8 +279,7 @@ class DocumentView(LanguagePairDataset):
         if not lines:
             return
         problem = (
-            f"{self.name}: line {lines[0] + 1} has more than {most[0]} source or {most[1]} target "
-            "tokens"
+            f"{self._place(lines[0])} has more than {most[0]} source or {most[1]} target tokens"
         )
         if not ignore:
             raise UserError(
@@ -333,9 +332,9 @@ class DocumentView(LanguagePairDataset):
         sizes = self.num_tokens_vec(indices)
         larger = np.flatnonzero(sizes > max_tokens)
         if len(larger) > 0:
-            line = self.ids[indices[larger[0]]] + 1
+            place = self._place(self.ids[indices[larger[0]]])
             raise UserError(
-                f"{self.name}: line {line} has {sizes[larger[0]]} tokens, but a batch has at most "
+                f"{place}: its example has {sizes[larger[0]]} tokens, but a batch has at most "
                 f"{max_tokens} (--max-tokens, in validation --max-tokens-valid); give at least "
                 f"{sizes.max()}"
             )

@@ -11,6 +11,7 @@ from fairseq_docmt.data.decoding_units import DecodingUnit
 from fairseq_docmt.generation.hypotheses import Hypothesis, sentence_score
 from fairseq_docmt.generation.joint import JointSearch
 from fairseq_docmt.generation.search import NBestLists
+from fairseq_docmt.spans import with_next_sentences
 
 
 class OverlapSearch(JointSearch):
@@ -38,14 +39,18 @@ class OverlapSearch(JointSearch):
 
     def count_short_windows(self, units: List[DecodingUnit]) -> int:
         """Return how many windows of the units lost source sentences to the model's positions."""
-        size = self.task.options["window_size"]
-        windows = [window for unit in units for window in self._spans(unit)]
-        return sum(end - first < min(size, end) for first, end in windows)
+        size, number = self.task.options["window_size"], self.task.options["next_sentences"]
+        return sum(
+            end - first < min(size, end)
+            or len(window.following) < min(number, len(unit.source) + len(unit.following) - end)
+            for unit in units
+            for (first, end), window in zip(self._spans(unit), self._windows(unit))
+        )
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Translate all windows of each unit, and return a merged n-best list for each sentence."""
         spans = [self._spans(unit) for unit in units]
-        windows = [self._window(unit, *span) for unit, cut in zip(units, spans) for span in cut]
+        windows = [window for unit in units for window in self._windows(unit)]
         found = self._outputs(generator, models, windows, sum(map(_size, units)))
         results = []
         for unit, cut in zip(units, spans):
@@ -63,8 +68,7 @@ class OverlapSearch(JointSearch):
         for unit in units:
             windows = [
                 replace(window, line_ids=[line])
-                for line, span in zip(unit.line_ids, self._spans(unit)[unit.num_context :])
-                for window in (self._window(unit, *span),)
+                for line, window in zip(unit.line_ids, self._windows(unit)[unit.num_context :])
             ]
             results.append([row for (row,) in self.score_spans(scorer, models, windows)])
         return results
@@ -89,22 +93,31 @@ class OverlapSearch(JointSearch):
         index = DocumentIndex.from_lengths([len(sizes)])
         return window_spans(index, self.task.options["window_size"], limits).tolist()
 
-    def _window(self, unit: DecodingUnit, first: int, end: int) -> DecodingUnit:
-        """Return a decoding unit for sentences ``first`` to ``end - 1`` of ``unit``.
+    def _windows(self, unit: DecodingUnit) -> List[DecodingUnit]:
+        """Return, for each sentence of a unit, a unit for the window that ends with it.
 
-        The new unit has no line ids (-1), because a line id belongs to a row of the batch, and the
-        batch has a row for each line of the whole ``unit``.
+        The new units have no line ids (-1), because a line id belongs to a row of the batch, and
+        the batch has a row for each line of the whole ``unit``.
         """
-        number = self.task.options["next_sentences"]
-        return replace(
-            unit,
-            line_ids=[-1] * (end - first),
-            source=unit.source[first:end],
-            following=[*unit.source[end:], *unit.following][:number],
-            target=unit.target and unit.target[first:end],
-            at_start=unit.at_start and first == 0,
-            target_context=None,
+        source, spans = [*unit.source, *unit.following], self._spans(unit)
+        limit = self.task.limits(np.array([len(sentence) for sentence in source]))[0]
+        index, number = (
+            DocumentIndex.from_lengths([len(source)]),
+            self.task.options["next_sentences"],
         )
+        read = with_next_sentences(np.array(spans).reshape(-1, 2), index, number, limit)
+        return [
+            replace(
+                unit,
+                line_ids=[-1] * (end - first),
+                source=unit.source[first:end],
+                following=source[end:last],
+                target=unit.target and unit.target[first:end],
+                at_start=unit.at_start and first == 0,
+                target_context=None,
+            )
+            for (first, end), (_, last) in zip(spans, read.tolist())
+        ]
 
 
 def _size(unit: DecodingUnit) -> int:

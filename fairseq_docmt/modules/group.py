@@ -14,7 +14,12 @@ from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
 
 from fairseq_docmt.modules.encoder import wrapped
-from fairseq_docmt.modules.layers import AttendedSource, AttentionProjections, DecoderLayer
+from fairseq_docmt.modules.layers import (
+    AttendedSource,
+    AttentionDropout,
+    AttentionProjections,
+    DecoderLayer,
+)
 from fairseq_docmt.modules.sentences import (
     CausalSentenceAttention,
     EncoderSentenceAttention,
@@ -41,7 +46,7 @@ class _GroupAttention(AttentionProjections):
 
     def __init__(self, embed_dim: int, heads: int, dropout: float, key_dim: Optional[int] = None):
         super().__init__(embed_dim, heads, key_dim)
-        self.dropout = dropout
+        self.dropout = AttentionDropout(dropout, self)
         self.document: Optional[AttentionProjections] = None
 
     def combine(self) -> None:
@@ -102,7 +107,7 @@ class _GroupAttention(AttentionProjections):
         Returns:
             List of one or two (B, T, C) tensors.
         """
-        dropout, parts = self.dropout if self.training else 0.0, self._parts()
+        dropout, parts = self.dropout.rate, self._parts()
         heads = zip(*(x.chunk(len(parts), dim=1) for x in (q, k, v)))
         outputs = []
         for part, head, mask in zip(parts, heads, (seen & same_sentence, seen)):

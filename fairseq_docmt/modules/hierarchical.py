@@ -8,7 +8,7 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from fairseq_docmt.modules.decoder import StatefulDecoder, batch_first_source
-from fairseq_docmt.modules.layers import AttentionProjections
+from fairseq_docmt.modules.layers import AttentionDropout, AttentionProjections
 from fairseq_docmt.modules.previous_sentences import state_of, with_previous
 from fairseq_docmt.modules.search_state import BeamRows
 from fairseq_docmt.modules.stream import DocumentState, Stream, of_equal_width
@@ -112,7 +112,7 @@ class HierarchicalAttention(nn.Module):
         self, embed_dim: int, heads: int, ffn_dim: int, dropout: float, attention_dropout: float
     ):
         super().__init__()
-        self.attention_dropout = attention_dropout
+        self.attention_dropout = AttentionDropout(attention_dropout, self)
         self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
         self.word_attention = AttentionProjections(embed_dim, heads)
         self.sentence_attention = AttentionProjections(embed_dim, heads)
@@ -191,8 +191,7 @@ class HierarchicalAttention(nn.Module):
         return read + self.dropout(self.fc2(hidden))
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, seen: Tensor) -> Tensor:
-        dropout = self.attention_dropout if self.training else 0.0
-        return F.scaled_dot_product_attention(q, k, v, seen, dropout)
+        return F.scaled_dot_product_attention(q, k, v, seen, self.attention_dropout.rate)
 
 
 def _build_attention(cfg, side) -> HierarchicalAttention:

@@ -10,6 +10,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
 import torch
 import torch.nn.functional as F
+from fairseq.modules import FairseqDropout
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
@@ -217,17 +218,36 @@ class CachedCausalAttention:
         return self.attend_cached(q, tokens), tokens.right_aligned(padding).latest(self.window)
 
 
+class AttentionDropout(FairseqDropout):
+    """Dropout of attention weights, which functions such as ``masked_attention`` apply.
+
+    In decoding it is 0, except with ``--retain-dropout``.
+
+    Args:
+        probability: probability of dropping a weight in training.
+        owner: module with the attention, whose class ``--retain-dropout-modules`` names.
+    """
+
+    def __init__(self, probability: float, owner: nn.Module):
+        super().__init__(probability, module_name=type(owner).__name__)
+
+    @property
+    def rate(self) -> float:
+        """Probability of dropping a weight now."""
+        return self.p if self.training or self.apply_during_inference else 0.0
+
+
 class _FullAttention(AttentionProjections):
     def __init__(self, embed_dim: int, heads: int, dropout: float, key_dim: Optional[int] = None):
         super().__init__(embed_dim, heads, key_dim)
-        self.dropout = dropout
+        self.dropout = AttentionDropout(dropout, self)
 
     def queries(self, x: Tensor) -> Tensor:
         """Project inputs (B, T, C) to queries (B, H, T, d), for H heads of size d."""
         return self.split_heads(self.q_proj(x))
 
     def _attend(self, q, k, v, seen: Optional[Tensor], causal: bool = False) -> Tensor:
-        dropout = self.dropout if self.training else 0.0
+        dropout = self.dropout.rate
         if seen is None:
             output = F.scaled_dot_product_attention(q, k, v, None, dropout, is_causal=causal)
         else:

@@ -7,7 +7,7 @@ from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
 
 from fairseq_docmt.modules.encoder import wrapped
-from fairseq_docmt.modules.layers import AttentionProjections, DecoderLayer
+from fairseq_docmt.modules.layers import AttentionDropout, AttentionProjections, DecoderLayer
 from fairseq_docmt.modules.sentences import (
     CausalSentenceAttention,
     EncoderSentenceAttention,
@@ -32,7 +32,7 @@ class _LongShortTermAttention(AttentionProjections):
 
     def __init__(self, embed_dim: int, heads: int, dropout: float = 0.0, separate: bool = False):
         super().__init__(embed_dim, heads, contexts=2)
-        self.dropout, self.separate = dropout, separate
+        self.dropout, self.separate = AttentionDropout(dropout, self), separate
         if separate:
             self.long = nn.ModuleDict({name: nn.Linear(embed_dim, embed_dim) for name in "qkv"})
             for projection in self.long.values():
@@ -75,7 +75,7 @@ class _LongShortTermAttention(AttentionProjections):
             seen: (B, T, S) or (B, 1, S) True where attention is allowed.
             same_sentence: (B, T, S) True where query and key are in the same sentence.
         """
-        dropout = self.dropout if self.training else 0.0
+        dropout = self.dropout.rate
         parts = zip(*(x.chunk(2, dim=1) if self.separate else (x, x) for x in (q, k, v)))
         outputs = [
             masked_attention(*part, mask.unsqueeze(1), dropout)

@@ -355,6 +355,11 @@ class DocumentTranslationTask(DocumentDataTask):
             UserError: an option does not work with this decoding.
         """
         refuse_unsupported(self, models, args)
+        if kwargs.get("prefix_allowed_tokens_fn") is not None:
+            raise UserError(
+                "prefix_allowed_tokens_fn does not fit document tasks, whose searches have other "
+                "rows than the batch; leave it out"
+            )
         given = dict(extra_gen_cls_kwargs or {})
         lm_model = self._language_model(args, given.get("lm_model"), given.get("lm_weight"))
         for model in models:

@@ -143,6 +143,7 @@ class DocumentTranslationConfig(TranslationConfig):
     # Set only in fairseq-generate and fairseq-interactive, so it distinguishes them from training.
     checkpoint_to_decode: Optional[str] = II("common_eval.path")
     max_batch_tokens: Optional[int] = stock("dataset.max_tokens", at_least=1)
+    max_valid_tokens: Optional[int] = stock("dataset.max_tokens_valid", at_least=1)
     batch_size: Optional[int] = stock("dataset.batch_size", at_least=1)
     valid_subset: str = II("dataset.valid_subset")
     disable_validation: bool = II("dataset.disable_validation")

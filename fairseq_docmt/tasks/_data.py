@@ -1,6 +1,7 @@
 """Data of the document tasks: training examples, sentences to decode, and their batches."""
 
 import logging
+import math
 import os
 from typing import Callable, Dict, Iterable, Optional, Sequence, Tuple
 
@@ -174,6 +175,12 @@ class DocumentDataTask(PreparedTextTask):
             trains = split == self.cfg.train_subset and not self.trained
             if trains:
                 self.learn_from(corpus)
+            elif (self.cfg.max_valid_tokens or math.inf) < (self.cfg.max_batch_tokens or 0):
+                raise UserError(
+                    f"--max-tokens-valid {self.cfg.max_valid_tokens} is too small: examples of "
+                    f"validation are cut as those of training, to --max-tokens "
+                    f"{self.cfg.max_batch_tokens}; give at least as many"
+                )
             view = self.datasets[split] = self.training_view(corpus, trains)
             if self.reads_context and isinstance(view, DocumentView) and view.has_context:
                 _text_folders.check_examples(view)

@@ -344,7 +344,7 @@ def units_of_documents(sample: dict, task) -> dict:
         task: document task.
     """
     sources, targets = _sources(sample, task), _targets(sample, task)
-    documents = sample["net_input"]["documents"].cpu()
+    documents, drafts = sample["net_input"]["documents"].cpu(), _drafts(sample, task)
     units = []
     for document in documents.unique().tolist():
         rows = documents.eq(document).nonzero().view(-1).tolist()
@@ -355,9 +355,21 @@ def units_of_documents(sample: dict, task) -> dict:
                 [sentence for row in rows for sentence in targets[row][0]],
                 document=document,
                 at_start=sources[rows[0]][1],
+                drafts=drafts and [drafts[row] for row in rows],
             )
         )
     return _sample(units, task)
+
+
+def _drafts(sample: dict, task) -> Optional[List[Tensor]]:
+    """Return the draft of each row, which ends in ``</s>``; None without ``--drafts``."""
+    if "drafts" not in sample["net_input"]:
+        return None
+    format = task.formats.target
+    end = torch.tensor([format.dictionary.eos()])
+    rows = sample["net_input"]["drafts"].cpu()
+    whole = [torch.cat([row[row.ne(format.dictionary.pad())][1:], end]) for row in rows]
+    return [next(iter(format.split(row)[0]), end) for row in whole]
 
 
 def _sample(units: List[DecodingUnit], task) -> dict:

@@ -20,7 +20,7 @@ from fairseq_docmt.spans import mixed_spans
 EOS = 2
 
 
-def corpus_of(lines):
+def corpus_of(lines, name="tiny"):
     words = Dictionary()
     for i in range(30):
         words.add_symbol(f"w{i}")
@@ -28,7 +28,7 @@ def corpus_of(lines):
     sides = [[torch.tensor([*line, EOS]) for line in lines] for _ in range(2)]
     sizes = [[len(line) for line in side] for side in sides]
     return DocumentCorpus(
-        "tiny", LanguagePairDataset(sides[0], sizes[0], words, sides[1], sizes[1], words)
+        name, LanguagePairDataset(sides[0], sizes[0], words, sides[1], sizes[1], words)
     )
 
 
@@ -64,7 +64,10 @@ def test_pairs_are_chosen_until_they_have_enough_tokens(ratio, loss_on_last):
 def test_pairs_are_documents_of_one_sentence():
     """Blank lines among the pairs are no sentences."""
     documents = corpus_of([[5, 6], [7], [], [8]])
-    joined = with_sentence_pairs(documents, corpus_of([[9], [10, 11], [], [12]]))
+    joined = with_sentence_pairs(documents, corpus_of([[9], [10, 11], [], [12]], "pairs"))
+    assert [joined.place(line) for line in (0, 3, 4, 7)] == [
+        *["tiny: line 1", "tiny: line 4", "pairs: line 1", "pairs: line 4"],
+    ]
     assert documents.index.num_sentences == 3
     spans = window_spans(joined.index, 3, [(joined.tgt_sizes, 100)])
     assert spans.tolist() == [[0, 1], [0, 2], [2, 3], [3, 4], [4, 5], [5, 6]]

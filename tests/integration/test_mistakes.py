@@ -796,17 +796,24 @@ TRAINING = {
     ),
     "batches too small": Case(
         (
-            "{data}/valid.src-tgt: line 1 has 4 tokens, but a batch has at most 3 (--max-tokens, "
-            "in validation --max-tokens-valid); give at least 7"
+            "{data}/valid.src-tgt: line 1: its example has 4 tokens, but a batch has at most 3 "
+            "(--max-tokens, in validation --max-tokens-valid); give at least 7"
         ),
         [*WINDOWS, "--max-tokens", "3"],
     ),
     "batches too small for documents": Case(
         (
-            "{data}/valid.src-tgt: line 1 has 4 tokens, but a batch has at most 3 (--max-tokens, "
-            "in validation --max-tokens-valid); give at least 7"
+            "{data}/valid.src-tgt: line 1: its example has 4 tokens, but a batch has at most 3 "
+            "(--max-tokens, in validation --max-tokens-valid); give at least 7"
         ),
         [*DOCUMENTS, "--max-tokens", "3"],
+    ),
+    "smaller batches of validation": Case(
+        (
+            "--max-tokens-valid 16 is too small: examples of validation are cut as those of "
+            "training, to --max-tokens 60; give at least as many"
+        ),
+        [*WINDOWS, "--max-tokens", "60", "--max-tokens-valid", "16"],
     ),
     "no lanes": Case(
         (
@@ -2004,6 +2011,12 @@ TRANSLATING = [
         [["w1"]],
         {"retain_dropout": True},
         "retain_dropout is an option of from_pretrained; give it there",
+    ),
+    (
+        [["w1"]],
+        {"prefix_allowed_tokens_fn": print},
+        "prefix_allowed_tokens_fn does not fit document tasks, whose searches have other rows than "
+        "the batch; leave it out",
     ),
     ([["w1"]], {"colour": 9}, "unknown option colour; leave it out"),
     ([["w1"]], {"lenpen": "high"}, "lenpen must be a number, got 'high'"),

@@ -14,7 +14,7 @@ from fairseq_docmt.scoring.context.reference_scores import ReferenceScorer
 
 DOCS = tiny.documents((1, 5, 2, 7), 2)
 WINDOWS = ["--task", "sliding_window_translation"]
-DECODINGS = ["sequential", "window", "segment"]
+DECODINGS = ["sequential", "window", "segment", "overlap"]
 #: sentences of a window and after it
 SIZE, NEXT = 3, 2
 #: fairseq-generate prints scores to base 2
@@ -59,6 +59,21 @@ def test_scores_of_references_equal_those_of_one_window_at_a_time(binarised, che
                 assert float(found[next(rows)]) == pytest.approx(
                     sentence.mean().item() / LOG2, abs=2e-4
                 )
+
+
+def test_the_source_stays_within_the_positions_of_the_model(binarised, barely_trained):
+    """Of the next sentences only those that fit are read, in overlapping windows too."""
+    positions = ["--max-source-positions", "16", "--encoder-learned-pos"]
+    checkpoint = barely_trained(*WINDOWS, "--window-size", "3", "--next-sentences", "2", *positions)
+    scores = []
+    for decoding in ("window", "overlap"):
+        options = [*WINDOWS, "--decoding", decoding]
+        output = tiny.generate(binarised, checkpoint, *options, "--score-reference")
+        found = tiny.scores_of(output)
+        scores.append({row: float(found[row]) for row in tiny.rows_of(DOCS)})
+        translated = tiny.lines_of(tiny.generate(binarised, checkpoint, *options))
+        assert sorted(translated) == tiny.rows_of(DOCS)
+    assert scores[0] == pytest.approx(scores[1], abs=2e-4)
 
 
 def interactive(binarised, checkpoint, *arguments):

@@ -421,13 +421,14 @@ def tensors_of(output) -> list:
     return [output] if isinstance(output, torch.Tensor) else []
 
 
-def changing_modules(model, is_chosen) -> dict:
-    """Train on four sentences; return whether each module gives another output if called again.
+def changing_modules(model, is_chosen, decodes=False) -> dict:
+    """Read four sentences; return whether each module gives another output if called again.
 
     Args:
         model: model.
         is_chosen: function from modules to whether they are called again, with the same inputs.
             Their submodules are not.
+        decodes: whether the model decodes with ``--retain-dropout``, or else trains.
     """
     changes, again = {}, []
 
@@ -445,6 +446,9 @@ def changing_modules(model, is_chosen) -> dict:
             module.register_forward_hook(functools.partial(call_again, name), with_kwargs=True)
     source, target = batch([9, 4, 13, 7]), batch([6, 12, 5, 8], seed=10)
     model.train()
+    if decodes:
+        model.make_generation_fast_(retain_dropout=True, retain_dropout_modules=None)
+        model.eval()
     model(source, source.ne(PAD).sum(1), previous(target), **following(model))
     return changes
 
@@ -458,12 +462,13 @@ def test_every_layer_has_dropout(architecture, norm):
     assert changes and all(changes.values()), changes
 
 
+@pytest.mark.parametrize("decodes", [False, True])
 @pytest.mark.parametrize("architecture", TRANSFORMERS)
-def test_every_attention_drops_weights(architecture):
+def test_every_attention_drops_weights(architecture, decodes):
     """Random feature attention has no weights."""
     options = ["--dropout", "0", "--attention-dropout", "0.5"]
     model = tiny.model(*ARCHITECTURES[architecture], *options)
     changes = changing_modules(
-        model, lambda module: isinstance(module, ATTENTION) and not isinstance(module, _RFA)
+        model, lambda part: isinstance(part, ATTENTION) and not isinstance(part, _RFA), decodes
     )
     assert (changes or architecture == "rfa-encoder") and all(changes.values()), changes

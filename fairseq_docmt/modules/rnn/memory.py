@@ -5,6 +5,7 @@ from typing import Callable, Dict, Iterable, List, Optional
 
 import torch
 import torch.nn.functional as F
+from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence, pad_sequence
 
@@ -223,7 +224,8 @@ class SourceMemory(nn.Module):
 
     def __init__(self, sentences: SentenceVectors, hidden_size: int, dropout: float):
         super().__init__()
-        self.sentences, self.dropout = sentences, dropout
+        self.sentences = sentences
+        self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
         self.document_gru = nn.GRU(
             sentences.size, hidden_size, batch_first=True, bidirectional=True
         )
@@ -240,14 +242,14 @@ class SourceMemory(nn.Module):
             (rows, 2 d) cells, for GRU states of size d.
         """
         vectors = self.sentences(src_tokens).to(next(self.document_gru.parameters()).dtype)
-        vectors = F.dropout(vectors, self.dropout, self.training)
+        vectors = self.dropout(vectors)
         lengths, rows = sentences_per_document(documents), torch.arange(len(vectors))
         packed, packed_rows = (
             pack_sequence(values.split(lengths), enforce_sorted=False) for values in (vectors, rows)
         )
         states, _ = self.document_gru(packed)
         cells = placed(states.data, packed_rows.data.to(vectors.device), len(vectors))
-        return F.dropout(cells, self.dropout, self.training)
+        return self.dropout(cells)
 
 
 class MemnetEncoder(GRUEncoder):

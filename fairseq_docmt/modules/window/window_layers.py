@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from fairseq_docmt.modules.layers import (
     AttendedSource,
+    AttentionDropout,
     AttentionProjections,
     CachedCausalAttention,
     DecoderLayer,
@@ -46,7 +47,8 @@ class _WindowAttention(AttentionProjections):
         key_dim: Optional[int] = None,
     ):
         super().__init__(embed_dim, heads, key_dim)
-        self.window, self.dropout, self.farthest = window, dropout, relative
+        self.window, self.farthest = window, relative
+        self.dropout = AttentionDropout(dropout, self)
         self.relative = None
         if relative is not None:
             self.relative = nn.Parameter(torch.empty(2 * relative + 1, self.head_dim))
@@ -59,7 +61,7 @@ class _WindowAttention(AttentionProjections):
     def _attend(self, q, k, v, centers, causal, padding, first: int = 0) -> Tensor:
         size = k.size(2) if self.window is None else self.window
         window = Window(centers, size, causal, padding, self.farthest, first)
-        dropout = self.dropout if self.training else 0.0
+        dropout = self.dropout.rate
         output = window_attention(q, k, v, window, self.relative, dropout)
         return self.out_proj(output.transpose(1, 2).flatten(2))
 
@@ -129,7 +131,7 @@ class CausalWindowAttention(CachedCausalAttention, _WindowAttention):
         # Outputs at padding are not used, but without any key they would be NaN.
         hidden = F.pad(tokens.hidden[:, :-1], (0, 1))
         weights = logits.masked_fill(hidden[:, None, None], -float("inf")).softmax(dim=-1)
-        weights = F.dropout(weights, self.dropout, self.training)
+        weights = F.dropout(weights, self.dropout.rate)
         return self.out_proj((weights @ tokens.values).transpose(1, 2).flatten(2))
 
 
