@@ -105,7 +105,7 @@ def _check_files(name: str, parser: argparse.ArgumentParser, args: argparse.Name
     """
     values = vars(args)
     given = {
-        option: [str(v) for v in (value if isinstance(value, list) else [value])]
+        option: [_text_of(v) for v in (value if isinstance(value, list) else [value])]
         for option, value in values.items()
         if isinstance(value, (str, Path)) or isinstance(value, list) and value
     }
@@ -125,6 +125,11 @@ def _check_files(name: str, parser: argparse.ArgumentParser, args: argparse.Name
             raise UserError(f"{flag(option)} and {flag(same[0])} are both {output}; give two files")
         if any(_same(output, file) for text in read for file in _files_in(text)):
             raise UserError(f"{flag(option)} {output} is read, too; give another file to write")
+
+
+def _text_of(value) -> str:
+    """Return what was typed: the file of a score of ``rerank``, and other values as they are."""
+    return str(value if isinstance(value, (str, Path)) else getattr(value, "name", value))
 
 
 def _files_in(text: str) -> List[str]:

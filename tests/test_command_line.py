@@ -154,6 +154,14 @@ def test_what_is_read_is_not_written(texts, monkeypatch, words):
         run("convert", "link", "--out", "a")
 
 
+def test_scores_of_rerank_are_not_overwritten(texts, monkeypatch):
+    monkeypatch.chdir(texts)
+    for words in ("--out a", "--out o --list a"):
+        with pytest.raises(UserError, match="a is read, too"):
+            run(*f"rerank x=b y=b --source r --score length --score a:0.5 {words}".split())
+    assert (texts / "a").read_text() == "w1 w2 w3 w4\n"
+
+
 def test_two_outputs_have_two_names(texts, monkeypatch):
     monkeypatch.chdir(texts)
     for words in (

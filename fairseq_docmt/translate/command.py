@@ -417,8 +417,9 @@ def _journal(
     if args.out in (None, "-"):
         return None
     models = [
-        (os.path.abspath(path), os.stat(path).st_size, os.stat(path).st_mtime_ns)
+        (os.path.abspath(file), os.stat(file).st_size, os.stat(file).st_mtime_ns)
         for path in settings.model.split(os.pathsep)
+        for file in ([path] if os.path.isfile(path) else map(str, sorted(Path(path).iterdir())))
     ]
     values = {**settings._asdict(), "model": models}
     if values["seed"] is None:  # how much is translated at once changes nothing

@@ -18,7 +18,7 @@ from typing import Dict
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
 from fairseq_docmt.checkpoint_file import read_checkpoint
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
 from fairseq_docmt.text_form import FILE, TextForm, read_text_forms
@@ -90,6 +90,11 @@ def _check(file) -> None:
         raise UserError(
             f"{file.path} has --arch {file.arch}; only fairseq's transformer can be exported"
         )
+    for name in ("cross_self_attention", "no_cross_attention"):
+        if file.settings["model"].get(name):
+            raise UserError(
+                f"{file.path} was trained with {flag(name)}, which CTranslate2 does not support"
+            )
     if file.task not in TASKS or file.settings["task"].get("restart_positions"):
         raise UserError(
             f"{file.path} was trained with --task {file.task}; only models of "
@@ -111,15 +116,15 @@ def _converter(file, hub):
 
     class Converter(engine.converters.converter.Converter):
         def _load(self):
-            try:
-                spec = of_fairseq._get_model_spec(argparse.Namespace(**file.settings["model"]))
-            except ValueError as error:
-                reasons = " ".join(str(error).split())
-                raise UserError(f"{file.path} cannot be exported: {reasons}") from None
             model = hub.models[0].float()
             model.requires_grad_(False)
-            of_fairseq.set_transformer_encoder(spec.encoder, model.encoder)
-            of_fairseq.set_transformer_decoder(spec.decoder, model.decoder)
+            try:
+                spec = of_fairseq._get_model_spec(argparse.Namespace(**file.settings["model"]))
+                of_fairseq.set_transformer_encoder(spec.encoder, model.encoder)
+                of_fairseq.set_transformer_decoder(spec.decoder, model.decoder)
+            except (ValueError, AttributeError) as error:
+                reasons = " ".join(str(error).split())
+                raise UserError(f"{file.path} cannot be exported: {reasons}") from None
             spec.register_source_vocabulary(_words(hub.task.source_dictionary))
             spec.register_target_vocabulary(_words(hub.task.target_dictionary))
             spec.config.decoder_start_token = spec.config.eos_token

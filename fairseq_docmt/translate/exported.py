@@ -253,11 +253,19 @@ class ExportedTranslator:
     def _source(self, document: List[List[str]], first: int, place: int) -> List[str]:
         """Return the model input for consecutive sentences of a document, as one list of subwords.
 
-        Sentences ``first`` to ``place`` (inclusive) and the ``next_sentences`` after them are
-        joined by separators.  At the start of a document, ``<bod>`` is prepended if the model has
-        it.
+        Sentences ``first`` to ``place`` (inclusive), and those of the ``next_sentences`` after them
+        that fit the model, are joined by separators.  At the start of a document, ``<bod>`` is
+        prepended if the model has it.
         """
-        end = place + 1 + self._model.next_sentences
+        end = min(place + 1 + self._model.next_sentences, len(document))
+        while end > place + 1 and not self._has_room(document, first, end):
+            end -= 1
+        return self._joined(document, first, end)
+
+    def _has_room(self, document: List[List[str]], first: int, end: int) -> bool:
+        return len(self._joined(document, first, end)) < self._model.max_tokens
+
+    def _joined(self, document: List[List[str]], first: int, end: int) -> List[str]:
         joined: List[str] = []
         for sentence in document[first:end]:
             joined += [self._model.separator, *sentence] if joined else sentence
@@ -295,7 +303,7 @@ class ExportedTranslator:
         most ``window_size`` sentences.
         """
         first = max(0, place + 1 - self._model.window_size)
-        while first < place and len(self._source(document, first, place)) >= self._model.max_tokens:
+        while first < place and not self._has_room(document, first, place + 1):
             first += 1
         return first
 

@@ -8,7 +8,8 @@ from fairseq_docmt.errors import UserError
 #: Languages that are written without spaces between sentences.
 WITHOUT_SPACES = ("zh", "ja", "yue", "th", "lo", "km", "my")
 _ENDS = re.compile(r"[^。！？!?…]*(?:[。！？!?…]+[」』）”’\"']*|$)")
-_OPENING = re.compile(r"\s([\"'“„«»‘‚(\[]+)\s*$")
+#: Marks before a sentence: quotes, brackets, Spanish marks and dashes.
+_OPENING = re.compile(r"\s([\"'“„«»‘‚(\[¿¡–—-][\"'“„«»‘‚(\[¿¡–—\s-]*)$")
 #: Where a sentence that is too long is cut, the best places first.
 _CUTS = (r"(?<=[;；:：])", r"(?<=[,，、])", r"\s", "")
 
@@ -52,8 +53,8 @@ def splitter(language: str) -> Callable[[str], List[str]]:
 def _repaired(text: str, starts: List[int]) -> List[str]:
     """Cut a text at the sentence starts that spaCy found, after correcting them at quotes.
 
-    spaCy leaves an opening quote or bracket at the end of the previous sentence.  It also cuts
-    after direct speech in the middle of a sentence ("Why?" he asked).
+    spaCy leaves opening quotes, brackets, Spanish marks and dashes at the end of the previous
+    sentence.  It also cuts after direct speech in the middle of a sentence ("Why?" he asked).
 
     Args:
         text: the text.
@@ -65,10 +66,22 @@ def _repaired(text: str, starts: List[int]) -> List[str]:
     found = [0]
     for start in starts[1:]:
         opening = _OPENING.search(text[:start])
-        start = opening.start(1) if opening else start
+        if opening and not _closes(text, opening):
+            start = opening.start(1)
         if not text[start:].lstrip("\"'”’»«").strip()[:1].islower():
             found.append(start)
     return [text[start:end].strip() for start, end in zip(found, [*found[1:], len(text)])]
+
+
+def _closes(text: str, mark) -> bool:
+    """Return whether » ends French direct speech, and does not begin German one.
+
+    Args:
+        text: the text.
+        mark: match of ``_OPENING`` in it.
+    """
+    before = text[: mark.start(1)]
+    return mark[1].startswith("»") and before.count("«") > before.count("»")
 
 
 class Parts(NamedTuple):

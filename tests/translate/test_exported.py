@@ -13,12 +13,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tiny
+import torch
 from long_tests import LONG
 
 from fairseq_docmt import command_line
 from fairseq_docmt.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.spans import window_spans, with_next_sentences
 from fairseq_docmt.translate.exported import ExportedTranslator, read_info
 
 pytest.importorskip("ctranslate2", reason="needs ctranslate2, an extra of the package")
@@ -238,6 +240,23 @@ def test_lists_are_not_longer_than_the_beam(folder):
         exported.translate_nbest(DOCS, 0)
 
 
+def test_windows_within_the_positions_of_the_model(folder, monkeypatch):
+    """They have the sentences that the task gives them, first of the previous, then of the next."""
+    translator, most = ExportedTranslator(str(folder)), 12
+    smaller = dataclasses.replace(translator._model, max_tokens=most, document_start=None)
+    monkeypatch.setattr(translator, "_model", smaller)
+    document = [[f"w{n}"] * n for n in (3, 5, 2, 4, 1, 6, 3)]
+    sizes = np.array([len(sentence) + 1 for sentence in document])
+    index = DocumentIndex.from_lengths([len(document)])
+    windows = window_spans(index, 3, [(sizes, most)])
+    read = with_next_sentences(windows, index, 1, (sizes, most))
+    assert {*(read - windows)[:-1, 1].tolist()} == {0, 1}
+    assert translator._spans(document) == [tuple(window) for window in windows.tolist()]
+    for (first, end), (_, last) in zip(windows.tolist(), read.tolist()):
+        source = translator._source(document, first, end - 1)
+        assert [n for n in source if n != "<sep>"] == sum(document[first:last], [])
+
+
 @pytest.mark.parametrize("decoding", ["sequential", "segment"])
 def test_outputs_end_at_the_positions_of_the_model(folder_of_documents, monkeypatch, decoding):
     """A model that never ends a sentence fills its positions, and every sentence gets its share."""
@@ -305,6 +324,12 @@ def test_other_models_are_refused(rfa_window_checkpoint, folder, checkpoint, tmp
     with pytest.raises(UserError, match="has --arch rfa_transformer; only fairseq's transformer"):
         tiny.run_main(command_line.main, *export, rfa, "--out", str(tmp_path / "out"))
     assert not list(tmp_path.iterdir())
+    state = torch.load(checkpoint, weights_only=False)
+    state["cfg"]["model"].cross_self_attention = True
+    torch.save(state, tmp_path / "both.pt")
+    with pytest.raises(UserError, match="trained with --cross-self-attention, which CTranslate2"):
+        both, out = str(tmp_path / "both.pt"), str(tmp_path / "out")
+        tiny.run_main(command_line.main, *export, both, "--out", out)
     path, out = tiny.diverged(checkpoint, tmp_path), str(tmp_path / "out")
     with pytest.raises(UserError, match="parameters that are NaN or infinite"):
         tiny.run_main(command_line.main, *export, path, "--out", out)

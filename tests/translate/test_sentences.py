@@ -15,6 +15,10 @@ from fairseq_docmt.translate.sentences import is_without_spaces, parts_of, split
         ("ja", ["そうです。", "本当？"]),
         ("JA", ["そうです。", "本当？"]),
         ("xx", ["un et un.", "Deux?"]),
+        ("es", ["¿Qué?", "¡No!", "—¿Cómo estás?"]),
+        ("ru", ["Привет.", "— Как дела?", "— «Хорошо».", "- Да."]),
+        ("de", ["Ja.", "– Nein.", "»So?«", "»Ja.«"]),
+        ("fr", ["Il dit : « Oui. »", "Puis il part.", "« Non. »"]),
     ],
 )
 def test_sentences(language, sentences):

@@ -292,13 +292,13 @@ def language_of(args: argparse.Namespace, kind: str) -> Optional[str]:
         raise UserError("give --separator or --last-sentence, not both: each finds the sentence")
     if args.last_sentence or args.separator or kind != "ctxpro":
         return args.last_sentence
-    pair = re.search(r"\b[a-z]{2}-([a-z]{2})\b", Path(args.set).name)
-    if pair is None:
+    pairs = re.findall(r"(?=\b[a-z]{2}-([a-z]{2})\b)", Path(args.set).name)
+    if not pairs:
         raise UserError(
             f"{args.set}: ctxpro counts words in the last sentence, and the name of the file shows "
             "no language; give --last-sentence LANGUAGE, or --separator TEXT"
         )
-    return pair[1]
+    return pairs[-1]
 
 
 def read_system(path: str, set_name: str, items: int) -> List[str]:

@@ -242,7 +242,7 @@ def tag(model, sentences: Sequence[str], lowercase: bool = False) -> List[Tagged
     """
     texts = (sentence.lower() if lowercase else sentence for sentence in sentences)
     tagged = [[(token.text, token.tag_) for token in found] for found in model.pipe(texts)]
-    if not any(label for words in tagged for _, label in words):
+    if any(tagged) and not any(label for words in tagged for _, label in words):
         raise UserError(f"the spaCy model {spacy_name(model)} gives no tags; use another one")
     return tagged
 

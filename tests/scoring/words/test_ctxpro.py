@@ -90,7 +90,7 @@ def test_the_sentence_that_counts_for_ctxpro(scoring, write):
     correct = lambda *options: json.loads(  # noqa: E731
         scoring("ctxpro", *options, f"x={lines}", "--format", "json")
     )["systems"]["x"]["all"]["correct"]
-    named = write("auxiliary.opensubtitles.en-de.test.json", json.dumps(CTXPRO))
+    named = write("my-auxiliary-in-en-de.test.json", json.dumps(CTXPRO))
     other = write("other.json", json.dumps(CTXPRO))
     assert correct(named) == 2 and correct(named, "--separator", "<eos>") == 3
     assert correct(other, "--last-sentence", "de") == 2

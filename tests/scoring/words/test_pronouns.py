@@ -187,3 +187,7 @@ def test_mistakes(scoring, arguments, tmp_path):
         scoring("pronouns", *arguments, "--target-model", str(tmp_path / "blank"))
     with pytest.raises(UserError, match="give --reference once"):
         scoring("pronouns", *arguments, "--reference", arguments[2])
+
+
+def test_words_that_are_not_there_need_no_tags():
+    assert tag(spacy.blank("de"), ["", ""]) == [[], []]
