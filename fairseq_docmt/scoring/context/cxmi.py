@@ -340,6 +340,7 @@ def main(args: argparse.Namespace) -> None:
         *documents.notes,
         *_notes_on_ends(without, found),
         *_notes_on_lengths(args.context, int(documents.index.position.max()), scorer.room()),
+        *_notes_on_beginnings(args.context, scorer.task),
     ]
     unrelated = unrelated_note("source and reference", documents.source, documents.target)
     notes += [unrelated] if unrelated else []
@@ -415,6 +416,17 @@ def _notes_on_lengths(contexts: Sequence[str], longest: int, room: Optional[int]
             for context, most in wanted.items()
             if room is not None and most > room
         ),
+    ]
+
+
+def _notes_on_beginnings(contexts: Sequence[str], task) -> List[str]:
+    """Return a list with a note if the model reads ``<bod>`` before contexts within documents."""
+    options = getattr(task, "options", {})  # fairseq's own tasks have none
+    if not options.get("mark_document_start") or {*contexts} == {ALL}:
+        return []
+    return [
+        f"contexts other than {ALL} begin with <bod> (--mark-document-start), as each is read as a "
+        "document of its own"
     ]
 
 

@@ -1,6 +1,7 @@
 """Command-line options for scoring references with a trained model."""
 
 import argparse
+import logging
 from typing import List, Sequence
 
 import torch
@@ -9,6 +10,8 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.scoring.context.reference_scores import ReferenceScorer
 from fairseq_docmt.text_form import SUBWORDS, TextForm, checksum, read_text_forms
+
+logger = logging.getLogger(__name__)
 
 
 def add_model_arguments(parser) -> None:
@@ -154,7 +157,13 @@ def _completed(given: List[TextForm], languages: Sequence[str], data: str) -> Li
                 f"--sentencepiece-model {form.sentencepiece}: not the model of the training data; "
                 "leave the option out, or give the model in its folder"
             )
-    return [
+    completed = [
         form._replace(**{key: getattr(own, key) for key in SUBWORDS.values()})
         for form, own in zip(given, trained)
     ]
+    if completed != trained:
+        logger.warning(
+            "the given options for tokenizers and truecasing replace all of the training data; "
+            "for raw text, leave them out"
+        )
+    return completed

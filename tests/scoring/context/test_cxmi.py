@@ -88,11 +88,12 @@ def test_contexts_that_the_model_does_not_read_are_noted(
     options = ["cxmi", "--source", files[0], "--reference", files[1], "--cpu", "--context", "2"]
     assert "this model reads" not in scoring(*options, "--path", str(memory_stream_checkpoint))
     options += ["3"]
-    stream = ["--task", "sentence_stream_translation", "--batch-size", "3"]
+    stream = ["--task", "sentence_stream_translation", "--batch-size", "3", "--mark-document-start"]
     two = tiny.multi_encoder("--context-sentences", "2")
     text = scoring(*options, "--path", str(tiny.train(binarised, tmp_path, *stream, model=two)))
     assert text.count("this model reads") == 1
     assert "context 3: this model reads at most 2 sentence(s) before the scored one" in text
+    assert "contexts other than all begin with <bod> (--mark-document-start), as each is" in text
     stock = str(tiny.train(binarised, tmp_path / "stock", "--task", "translation"))
     note = "context 2: this model reads at most 0 sentence(s) before the scored one"
     assert note in scoring(*options, "--path", stock)

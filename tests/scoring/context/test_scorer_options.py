@@ -58,12 +58,13 @@ def test_without_options_the_form_is_that_of_the_training_text(data):
     assert completed(forms(), data) == OWN
 
 
-def test_options_take_subwords_alone_from_the_training_data(data):
+def test_options_take_subwords_alone_from_the_training_data(data, caplog):
     given = forms("--target-tokenizer", "moses")
     assert completed(given, data) == [
         TextForm(bpe_codes="c.en"),
         TextForm("moses", None, None, "p.zh"),
     ]
+    assert "options for tokenizers and truecasing replace all of the training data" in caplog.text
 
 
 @pytest.mark.parametrize("option", ["--bpe-codes", "--target-sentencepiece-model"])
