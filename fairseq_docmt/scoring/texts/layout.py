@@ -136,11 +136,11 @@ class Layout(NamedTuple):
                 f"{text.path}: which sentences are missing depends on whether its numbers (H-0, "
                 "H-1, ...) count the blank lines between documents; translate all of them"
             )
-        for rows in fitting:
-            lacks = tuple(row for row in rows if row not in text.hypotheses)
-            filled = {**text.hypotheses, **dict.fromkeys(lacks, "")}
-            return text._replace(hypotheses=filled, missing=lacks)
-        return text
+        if not fitting:
+            return text
+        lacks = tuple(row for row in fitting[0] if row not in text.hypotheses)
+        filled = {**text.hypotheses, **dict.fromkeys(lacks, "")}
+        return text._replace(hypotheses=filled, missing=lacks)
 
     def with_gaps(self, text: Input, gone: np.ndarray) -> Input:
         """Return a system's text with empty segments where it lacks what is left out anyway.
