@@ -10,6 +10,7 @@ WITHOUT_SPACES = ("zh", "ja", "yue", "th", "lo", "km", "my")
 _ENDS = re.compile(r"[^。！？!?…]*(?:[。！？!?…]+[」』）”’\"']*|$)")
 #: Marks before a sentence: quotes, brackets, Spanish marks and dashes.
 _OPENING = re.compile(r"\s([\"'“„«»‘‚(\[¿¡–—-][\"'“„«»‘‚(\[¿¡–—\s-]*)$")
+_CLOSING = re.compile(r"\s*»\s*")
 #: Where a sentence that is too long is cut, the best places first.
 _CUTS = (r"(?<=[;；:：])", r"(?<=[,，、])", r"\s", "")
 
@@ -65,23 +66,23 @@ def _repaired(text: str, starts: List[int]) -> List[str]:
     """
     found = [0]
     for start in starts[1:]:
-        opening = _OPENING.search(text[:start])
-        if opening and not _closes(text, opening):
-            start = opening.start(1)
+        start = _first_mark(text, start)
+        if not text[start:].strip():
+            continue
         if not text[start:].lstrip("\"'”’»«").strip()[:1].islower():
             found.append(start)
     return [text[start:end].strip() for start, end in zip(found, [*found[1:], len(text)])]
 
 
-def _closes(text: str, mark) -> bool:
-    """Return whether » ends French direct speech, and does not begin German one.
+def _first_mark(text: str, start: int) -> int:
+    """Return where a sentence begins: at the opening marks before ``start``, if there are any.
 
-    Args:
-        text: the text.
-        mark: match of ``_OPENING`` in it.
+    A » that ends French direct speech, perhaps behind a space, belongs to the previous sentence.
     """
-    before = text[: mark.start(1)]
-    return mark[1].startswith("»") and before.count("«") > before.count("»")
+    opening = _OPENING.search(text[:start])
+    first = opening.start(1) if opening else start
+    before, closing = text[:first], _CLOSING.match(text, first)
+    return closing.end() if closing and before.count("«") > before.count("»") else first
 
 
 class Parts(NamedTuple):

@@ -26,6 +26,19 @@ def test_sentences(language, sentences):
     assert splitter(language)(space.join(sentences)) == sentences
 
 
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["«\xa0Bonjour.\xa0»", "«\xa0Salut\xa0!\xa0»"],
+        ["Il cria\u202f: «\u202fViens.\u202f»", "Elle partit."],
+        ["« Bonjour. »", "« Salut ! »", "Il partit."],
+        ["« À la maison. »", "— Pourquoi ?"],
+    ],
+)
+def test_french_direct_speech(sentences):
+    assert splitter("fr")(" ".join(sentences)) == sentences
+
+
 def test_an_unknown_language():
     with pytest.raises(UserError, match="--split-sentences qq: spaCy has no such language"):
         splitter("qq")
