@@ -120,7 +120,7 @@ class DocumentView(LanguagePairDataset):
         word_dropout_epochs: int = 0,
     ):
         self.formats = formats or Formats.of(corpus.pairs.src_dict, corpus.pairs.tgt_dict)
-        self.name, self._place = corpus.name, corpus.place
+        self.name = corpus.name
         self.corpus, self.index = corpus, corpus.index
         self.seed, self.epoch = seed, 1
         self.id_of_last = id_of_last
@@ -278,9 +278,7 @@ class DocumentView(LanguagePairDataset):
         """
         if not lines:
             return
-        problem = (
-            f"{self._place(lines[0])} has more than {most[0]} source or {most[1]} target tokens"
-        )
+        problem = f"{self.corpus.place(lines[0])} has more than {most[0]} source or {most[1]} target tokens"
         if not ignore:
             raise UserError(
                 f"{problem}; split it, allow more ({LIMITS}), or leave it out with "
@@ -332,7 +330,7 @@ class DocumentView(LanguagePairDataset):
         sizes = self.num_tokens_vec(indices)
         larger = np.flatnonzero(sizes > max_tokens)
         if len(larger) > 0:
-            place = self._place(self.ids[indices[larger[0]]])
+            place = self.corpus.place(self.ids[indices[larger[0]]])
             raise UserError(
                 f"{place}: its example has {sizes[larger[0]]} tokens, but a batch has at most "
                 f"{max_tokens} (--max-tokens, in validation --max-tokens-valid); give at least "

@@ -41,22 +41,22 @@ class OverlapSearch(JointSearch):
         """Return how many windows of the units lost source sentences to the model's positions."""
         size, number = self.task.options["window_size"], self.task.options["next_sentences"]
         return sum(
-            end - first < min(size, end)
+            len(window.source) < min(size, end)
             or len(window.following) < min(number, len(unit.source) + len(unit.following) - end)
             for unit in units
-            for (first, end), window in zip(self._spans(unit), self._windows(unit))
+            for end, window in enumerate(self._windows(unit), start=1)
         )
 
     def translate(self, generator, models, units: List[DecodingUnit]) -> List[NBestLists]:
         """Translate all windows of each unit, and return a merged n-best list for each sentence."""
-        spans = [self._spans(unit) for unit in units]
-        windows = [window for unit in units for window in self._windows(unit)]
-        found = self._outputs(generator, models, windows, sum(map(_size, units)))
+        cut = [self._windows(unit) for unit in units]
+        all_windows = [window for windows in cut for window in windows]
+        found = self._outputs(generator, models, all_windows, sum(map(_size, units)))
         results = []
-        for unit, cut in zip(units, spans):
+        for unit, windows in zip(units, cut):
             candidates: List[NBestLists] = [[] for _ in unit.source]
-            for first, end in cut:
-                for place, hypotheses in zip(range(first, end), next(found)):
+            for end, window in enumerate(windows, start=1):
+                for place, hypotheses in zip(range(end - len(window.source), end), next(found)):
                     candidates[place].append(hypotheses)
             rows = candidates[unit.num_context :]
             results.append([_merged(row, generator)[: generator.nbest] for row in rows])
@@ -86,26 +86,17 @@ class OverlapSearch(JointSearch):
             group.append(window)
         yield from self.translate_spans(generator, models, group)
 
-    def _spans(self, unit: DecodingUnit) -> List[List[int]]:
-        """Return, for each sentence of a unit, the window [first, end) that ends with it."""
-        sizes = np.array([len(sentence) for sentence in unit.source])
-        limits = self.task.limits(sizes)
-        index = DocumentIndex.from_lengths([len(sizes)])
-        return window_spans(index, self.task.options["window_size"], limits).tolist()
-
     def _windows(self, unit: DecodingUnit) -> List[DecodingUnit]:
         """Return, for each sentence of a unit, a unit for the window that ends with it.
 
         The new units have no line ids (-1), because a line id belongs to a row of the batch, and
         the batch has a row for each line of the whole ``unit``.
         """
-        source, spans = [*unit.source, *unit.following], self._spans(unit)
-        limit = self.task.limits(np.array([len(sentence) for sentence in source]))[0]
-        index, number = (
-            DocumentIndex.from_lengths([len(source)]),
-            self.task.options["next_sentences"],
-        )
-        read = with_next_sentences(np.array(spans).reshape(-1, 2), index, number, limit)
+        options, source = self.task.options, [*unit.source, *unit.following]
+        limits = self.task.limits(np.array([len(sentence) for sentence in source]))
+        index = DocumentIndex.from_lengths([len(source)])
+        spans = window_spans(index, options["window_size"], limits)[: len(unit.source)]
+        read = with_next_sentences(spans, index, options["next_sentences"], limits[0])
         return [
             replace(
                 unit,
@@ -116,7 +107,7 @@ class OverlapSearch(JointSearch):
                 at_start=unit.at_start and first == 0,
                 target_context=None,
             )
-            for (first, end), (_, last) in zip(spans, read.tolist())
+            for (first, end), (_, last) in zip(spans.tolist(), read.tolist())
         ]
 
 

@@ -175,12 +175,6 @@ class DocumentDataTask(PreparedTextTask):
             trains = split == self.cfg.train_subset and not self.trained
             if trains:
                 self.learn_from(corpus)
-            elif (self.cfg.max_valid_tokens or math.inf) < (self.cfg.max_batch_tokens or 0):
-                raise UserError(
-                    f"--max-tokens-valid {self.cfg.max_valid_tokens} is too small: examples of "
-                    f"validation are cut as those of training, to --max-tokens "
-                    f"{self.cfg.max_batch_tokens}; give at least as many"
-                )
             view = self.datasets[split] = self.training_view(corpus, trains)
             if self.reads_context and isinstance(view, DocumentView) and view.has_context:
                 _text_folders.check_examples(view)
@@ -215,6 +209,24 @@ class DocumentDataTask(PreparedTextTask):
         The base class computes none; a subclass that needs some overrides this.
         """
 
+    @property
+    def most_batch_tokens(self) -> Optional[int]:
+        """Token limit of a batch (``--max-tokens``), to which examples are cut; None for no limit.
+
+        Raises:
+            UserError: batches of validation are smaller.
+        """
+        cfg = self.cfg
+        if not cfg.disable_validation and (cfg.max_valid_tokens or math.inf) < (
+            cfg.max_batch_tokens or 0
+        ):
+            raise UserError(
+                f"--max-tokens-valid {cfg.max_valid_tokens} is too small: examples of validation "
+                f"are cut as those of training, to --max-tokens {cfg.max_batch_tokens}; give at "
+                "least as many"
+            )
+        return cfg.max_batch_tokens
+
     def limits(self, src_sizes, tgt_sizes=None) -> list:
         """Return the token limits of a span, as a list of pairs (sentence sizes, maximum).
 
@@ -228,7 +240,7 @@ class DocumentDataTask(PreparedTextTask):
         """
         if tgt_sizes is None:
             return [(src_sizes, self.most_tokens[0])]
-        most, batch = self.most_tokens, self.cfg.max_batch_tokens
+        most, batch = self.most_tokens, self.most_batch_tokens
         if batch:
             most = [min(limit, batch - added) for limit, added in zip(most, self.added_tokens)]
         return list(zip((src_sizes, tgt_sizes), most))

@@ -285,10 +285,7 @@ def units_of_view(sample: dict, task) -> dict:
     """
     is_window = task.options.get("window_size", 0) > 0
     format, units = task.formats.target, []
-    # prev_output_tokens has all target tokens but the last, </s>.
-    end = torch.tensor([format.dictionary.eos()])
-    previous = sample["net_input"]["prev_output_tokens"].cpu()
-    whole = [torch.cat([row[row.ne(format.dictionary.pad())][1:], end]) for row in previous]
+    whole = _of_decoder_input(sample["net_input"]["prev_output_tokens"], format.dictionary)
     sources = _sources(sample, task)
     targets = map(format.split, whole)
     for (source, at_start), (target, _), first in zip(sources, targets, sample["id"].tolist()):
@@ -367,9 +364,14 @@ def _drafts(sample: dict, task) -> Optional[List[Tensor]]:
         return None
     format = task.formats.target
     end = torch.tensor([format.dictionary.eos()])
-    rows = sample["net_input"]["drafts"].cpu()
-    whole = [torch.cat([row[row.ne(format.dictionary.pad())][1:], end]) for row in rows]
+    whole = _of_decoder_input(sample["net_input"]["drafts"], format.dictionary)
     return [next(iter(format.split(row)[0]), end) for row in whole]
+
+
+def _of_decoder_input(tokens: Tensor, dictionary) -> List[Tensor]:
+    """Return the target sequences of (rows, T) decoder input, which lacks their last ``</s>``."""
+    end = torch.tensor([dictionary.eos()])
+    return [torch.cat([row[row.ne(dictionary.pad())][1:], end]) for row in tokens.cpu()]
 
 
 def _sample(units: List[DecodingUnit], task) -> dict:

@@ -128,7 +128,7 @@ class DocumentRowsTranslationTask(FullDocumentTranslationTask):
         Args:
             src_sizes, tgt_sizes: (sentences,) number of tokens; tgt_sizes is None in decoding.
         """
-        batch = self.cfg.max_batch_tokens if tgt_sizes is not None else None
+        batch = self.most_batch_tokens if tgt_sizes is not None else None
         return [(sizes, batch) for sizes in (src_sizes, tgt_sizes)] if batch else []
 
     def training_view(self, corpus: DocumentCorpus, trains: bool) -> RowsView:
