@@ -278,7 +278,8 @@ class DocumentView(LanguagePairDataset):
         """
         if not lines:
             return
-        problem = f"{self.corpus.place(lines[0])} has more than {most[0]} source or {most[1]} target tokens"
+        place = self.corpus.place(lines[0])
+        problem = f"{place} has more than {most[0]} source or {most[1]} target tokens"
         if not ignore:
             raise UserError(
                 f"{problem}; split it, allow more ({LIMITS}), or leave it out with "
