@@ -5,9 +5,10 @@ r"""Compute BLEU by the position of sentences in their documents.
 
 Feng et al. (2022), section 5.2 and figure 3, ask whether later sentences, which have more context,
 are translated better.  The inputs are outputs of ``fairseq-generate`` for documents; gaps in their
-line numbers are document boundaries.  Each score is corpus BLEU (sacreBLEU) over all sentences of a
-range of ten positions; the paper averages scores of single positions.  The plot shows the
-difference from the first system.
+line numbers are document boundaries, so a line that is lost within a document is taken for its end:
+compare the printed number of documents with the test set's.  Each score is corpus BLEU (sacreBLEU)
+over all sentences of a range of ten positions; the paper averages scores of single positions.  The
+plot shows the difference from the first system.
 """
 
 import argparse
@@ -110,6 +111,9 @@ def main() -> None:
     metric = build_bleu(args.tokenize)
     systems = _systems(args.systems)
     scores = {name: bleu_by_range(x, args.range, metric) for name, x in systems.items()}
+    place = places(next(iter(systems.values())).references)
+    counts = {"sentences": len(place), "documents": list(place.values()).count(0)}
+    print(f"{counts['sentences']} sentences in {counts['documents']} documents")
     base, *others = scores
     rows = [[name, *(f"{s[name]:.1f}" for s in scores.values())] for name in scores[base]]
     print(tabulate(rows, headers=["sentences", *scores], tablefmt="github"))
@@ -124,5 +128,5 @@ def main() -> None:
     axes.set_ylabel(f"BLEU above {base}" if others else "BLEU")
     axes.tick_params(axis="x", rotation=45)
     axes.legend()
-    results = {"signature": signature, "scores": scores}
+    results = {"signature": signature, **counts, "scores": scores}
     write_results(args.out, "bleu_by_position", results, figure)
