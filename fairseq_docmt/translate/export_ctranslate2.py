@@ -22,7 +22,7 @@ from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
 from fairseq_docmt.text_form import FILE, TextForm, read_text_forms
-from fairseq_docmt.translate.exported import INFO, ExportedModel, ctranslate2
+from fairseq_docmt.translate.exported import INFO, PADDING, ExportedModel, ctranslate2
 
 TASKS = ("sliding_window_translation", "full_document_translation")
 QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int16", "float16", "bfloat16", "float32")
@@ -74,6 +74,11 @@ def main(args: argparse.Namespace) -> None:
     with open(os.path.join(partial, INFO), "w", encoding="utf-8") as stream:
         json.dump(asdict(info), stream, indent=1)
     os.replace(partial, args.out)
+    if len(set(translator.hub.max_positions)) > 1:
+        print(
+            f"the exported model reads and writes up to {info.max_tokens} tokens, the fewer of "
+            "--max-source-positions and --max-target-positions"
+        )
     print(f"wrote {args.out}; give it to fairseq-docmt translate --model")
 
 
@@ -136,7 +141,7 @@ def _converter(file, hub):
 
 def _words(dictionary) -> list:
     """Return the words of a dictionary, with ``<pad>`` renamed to CTranslate2's ``<blank>``."""
-    return ["<blank>" if word == "<pad>" else word for word in dictionary.symbols]
+    return [PADDING if word == "<pad>" else word for word in dictionary.symbols]
 
 
 def _copy_text_form(data: str, forms: Dict[str, TextForm], folder: str) -> None:

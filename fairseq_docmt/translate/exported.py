@@ -24,7 +24,7 @@ SEARCH = {**SEARCH, "max_len_b": "max_decoding_length"}
 LEAST = {"beam": 1, "nbest": 1, "max_len_b": 1, "no_repeat_ngram_size": 0}
 #: decodings of models of windows and of documents, the default first
 OF_WINDOWS, OF_DOCUMENTS = ("sequential", "window"), ("segment", "sequential")
-END = "</s>"
+END, PADDING = "</s>", "<blank>"
 
 
 def ctranslate2():
@@ -175,8 +175,12 @@ class ExportedTranslator:
         return self._model.target_lang
 
     def words_of(self, sentence: str) -> List[str]:
-        """Return the subwords of a raw sentence; an empty list if tokenization leaves nothing."""
-        return self._encode(sentence).split()
+        """Return the subwords of a raw sentence; an empty list if tokenization leaves nothing.
+
+        A word with the name of CTranslate2's padding is unknown to the model.
+        """
+        words = self._encode(sentence).split()
+        return ["<unk>" if word == PADDING else word for word in words]
 
     def tokens_of(self, sentence: str, place: str) -> List[str]:
         """Return the subwords of a raw sentence, after checking that it can be translated.

@@ -195,6 +195,21 @@ def test_the_folder_says_what_the_model_reads(folder):
     assert (info.source_lang, info.target_lang) == ("src", "tgt")
 
 
+def test_different_numbers_of_positions(checkpoint, tmp_path):
+    state = torch.load(checkpoint, weights_only=False)
+    state["cfg"]["model"].max_target_positions = 512
+    torch.save(state, tmp_path / "model.pt")
+    model, out = str(tmp_path / "model.pt"), str(tmp_path / "out")
+    said = tiny.run_main(command_line.main, "export-ctranslate2", "--model", model, "--out", out)
+    assert "reads and writes up to 512 tokens, the fewer of --max-source-positions and" in said
+    assert read_info(out).max_tokens == 512
+
+
+def test_a_word_named_like_the_padding_is_unknown(folder):
+    translator = ExportedTranslator(str(folder))
+    assert translator.words_of("w1 <blank> w2") == ["w1", "<unk>", "w2"]
+
+
 def test_files_are_translated(folder, tmp_path):
     given = tmp_path / "in.jsonl"
     records = [{"doc_id": n, "text": s} for n, doc in enumerate(DOCS) for s in doc]

@@ -279,7 +279,10 @@ def _in_order(scores: List[float], where: str, texts: Translations) -> List[floa
     if texts.kept is not None and len(scores) == len(texts.kept):
         return [score for score, kept in zip(scores, texts.kept) if kept]
     if len(scores) != size:
-        raise UserError(f"{where} has {len(scores)} scores, but the test set {size} segments")
+        wanted = f"{size} segments"
+        if texts.kept is not None:
+            wanted = f"{len(texts.kept)} segments, {size} of them evaluated"
+        raise UserError(f"{where} has {len(scores)} scores, but the test set {wanted}")
     return scores
 
 

@@ -155,6 +155,9 @@ def test_segments_that_are_left_out(scoring, write, arguments, tmp_path):
     options = ["--scores", f"M={write('scores', SEGMENTS)}", "--format", "json"]
     found = json.loads(scoring(*arguments, *options))["metrics"][-1]
     assert found["segments"]["one"] == [90, 70, 60]
+    options = ["--scores", f"M:one={write('short', '1' + chr(10) + '2')}"]
+    with pytest.raises(UserError, match="has 2 scores, but the test set 4 segments, 3 of them eva"):
+        scoring(*arguments, *options)
 
 
 def test_segments_without_names_are_counted_in_the_files(scoring, write):
