@@ -35,7 +35,6 @@ from fairseq_docmt.models.interface import (
 from fairseq_docmt.modules.restarted_positions import restart_positions
 from fairseq_docmt.symbols import DOCUMENT_SYMBOLS
 from fairseq_docmt.tasks import _text_folders, _training_text
-from fairseq_docmt.tasks._stored_options import KEY
 from fairseq_docmt.tasks._stored_options import KEY as OPTIONS_KEY
 from fairseq_docmt.tasks.starts import language_tags
 from fairseq_docmt.tasks.starts.weights import (
@@ -467,8 +466,8 @@ def _begin_separator(model: nn.Module, task) -> None:
 
 def _knows_separator(file: CheckpointFile, src_dict: Dictionary) -> bool:
     """Return whether a checkpoint was trained on sequences with ``<sep>``."""
-    if KEY in file.task_state:
-        return joins_sentences(file.task_state[KEY])
+    if OPTIONS_KEY in file.task_state:
+        return joins_sentences(file.task_state[OPTIONS_KEY])
     # In a stock task, <sep> may have been a word of the user's.
     words = file.weights.get("encoder.embed_tokens.weight")
     return words is not None and len(words) == len(src_dict)
