@@ -166,7 +166,8 @@ def tokens_of(text: str, words: Sequence[Marked], subwords: Sequence[str]) -> Li
         subwords: the same line in the prepared text.
 
     Returns:
-        For each marked word, the indices of its subwords; an empty list if it is not found.
+        For each marked word, the indices of its subwords; an empty list if it is not found, that
+        is, if the subwords do not have two thirds of its letters.
     """
     if not words:
         return []
@@ -183,10 +184,12 @@ def tokens_of(text: str, words: Sequence[Marked], subwords: Sequence[str]) -> Li
     owner_of: Dict[int, int] = {}
     for first, second, size in SequenceMatcher(None, letters, joined, False).get_matching_blocks():
         owner_of.update((places[first + i], owners[second + i]) for i in range(size))
-    return [
-        sorted({owner_of[place] for place in range(word.start, word.end) if place in owner_of})
-        for word in words
-    ]
+    found = []
+    for word in words:
+        letters_of_word = [i for i in range(word.start, word.end) if not text[i].isspace()]
+        matched = [owner_of[i] for i in letters_of_word if i in owner_of]
+        found.append(sorted(set(matched)) if 3 * len(matched) >= 2 * len(letters_of_word) else [])
+    return found
 
 
 class Links:

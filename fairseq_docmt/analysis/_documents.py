@@ -101,7 +101,7 @@ def load(path: str, data: str):
     """
     read_translation_model(path).refuse_diverged()
     models, _, task = checkpoint_utils.load_model_ensemble_and_task(
-        [path], arg_overrides={"data": data}
+        [path], arg_overrides={"data": data, "eval_bleu": False}
     )
     return models[0].eval(), task
 

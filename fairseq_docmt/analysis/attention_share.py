@@ -143,7 +143,7 @@ def main() -> None:
             raise UserError(f"{flag(option)} must be at least 1, got {given}")
     read_translation_model(args.path).refuse_diverged()
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
-        [args.path], arg_overrides={"data": args.data}
+        [args.path], arg_overrides={"data": args.data, "eval_bleu": False}
     )
     model = models[0].eval()
     task.load_dataset(args.split)

@@ -106,8 +106,12 @@ def load_hub(
     return _placed(hub, device, precision)
 
 
-def check_types(options: dict) -> None:
+def check_types(options: dict, place: str = "") -> None:
     """Check that the value of each option has the right type or is one of the option's choices.
+
+    Args:
+        options: name -> value.
+        place: where they are given, as a phrase for the message, such as " in --eval-bleu-args".
 
     Raises:
         UserError: a value is invalid; the message names its option.
@@ -121,10 +125,10 @@ def check_types(options: dict) -> None:
         choices = registered.get(name) or _choices_of(types.get(name))
         if choices and value is not None and value not in choices:
             known = " or ".join(f'"{choice}"' for choice in choices)
-            raise UserError(f"{name} must be {known}, got {value!r}")
+            raise UserError(f"{name}{place} must be {known}, got {value!r}")
         wanted = _WANTED.get(types.get(name))
         if wanted and not is_of(value, types[name]):
-            raise UserError(f"{name} must be {wanted}, got {value!r}")
+            raise UserError(f"{name}{place} must be {wanted}, got {value!r}")
 
 
 def _choices_of(kind) -> List[str]:
@@ -245,7 +249,7 @@ def _loaded(files: List[CheckpointFile], data: str, options: dict) -> dict:
         A dict with ``args``, ``task`` and ``models``, as from fairseq's hub.
     """
     paths = [os.path.abspath(file.path) for file in files]
-    options = {"no_progress_bar": True, **options}
+    options = {"no_progress_bar": True, "eval_bleu": False, **options}
     trained = files[0].settings["task"]
     if "drafts" in trained:  # of the training text
         options.update(drafts=None, gold_drafts=False)

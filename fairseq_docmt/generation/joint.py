@@ -28,20 +28,22 @@ class JointSearch(DocumentSearch):
     def __init__(self, task):
         super().__init__(task)
         #: number of outputs of several sentences in this run, and of those with a wrong number
-        self._joint_outputs = self._wrong_counts = self._empty = 0
+        self._joint_outputs = self._wrong_counts = 0
 
     def begin(self, units: int) -> None:
         """Start a run over ``units`` decoding units; reset the counts that :meth:`end` logs."""
         super().begin(units)
-        self._joint_outputs = self._wrong_counts = self._empty = 0
+        self._joint_outputs = self._wrong_counts = 0
 
     def end(self) -> None:
         """Log how many outputs had the wrong number of sentences; warn about empty translations."""
-        if self._empty > 0:
+        if self.empty > 0:
+            reason = (
+                "; the length limit (--max-len-b) holds for all sentences of an output together, "
+                "so the last ones may lack room"
+            )
             logger.warning(
-                "%d sentences have an empty translation; the length limit (--max-len-b) holds for "
-                "all sentences of an output together, so the last ones may lack room",
-                self._empty,
+                "%d sentences have an empty translation%s", self.empty, reason if self.joint else ""
             )
         if self._joint_outputs > 0:
             kept = self.task.cfg.wrong_sentence_count == "keep"
@@ -87,13 +89,10 @@ class JointSearch(DocumentSearch):
             for i, outputs in zip(free, repaired):
                 found[i] = outputs
         found = [[o.matched(count, self.eos) for o in f] for f, count in zip(found, counts)]
-        found = [
+        return [
             nbest_of_sentences(outputs, generator.nbest, not generator.samples)[unit.num_context :]
             for unit, outputs in zip(units, found)
         ]
-        best = (rows[0] for outputs in found for rows in outputs)
-        self._empty += sum(len(hypothesis["tokens"]) < 2 for hypothesis in best)
-        return found
 
     def _repaired(self, generator, models, units, found) -> List[List[JointHypothesis]]:
         """Decode units again, forcing the number of sentences, where outputs have the wrong number.

@@ -161,6 +161,8 @@ class DocumentSearch:
         self._units_left = 0
         #: what lost context in this run, and why -> how often
         self.less_context: Counter = Counter()
+        #: number of sentences with an empty translation in this run
+        self.empty = 0
         self.progress = DecodingProgress()
 
     # ---- defined by subclasses -----------------------------------------------------------------
@@ -248,6 +250,7 @@ class DocumentSearch:
         """Start a run over ``units`` decoding units, and reset the statistics of the search."""
         self._units_left = units
         self.less_context.clear()
+        self.empty = 0
 
     @torch.no_grad()
     def decode(self, generator, models, units, prefixes=None, constraints=None) -> NBestLists:
@@ -281,7 +284,10 @@ class DocumentSearch:
         results: NBestLists = []
         for unit in units:
             nothing = [[empty_hypothesis(self.eos)] for _ in unit.line_ids]
-            results += next(found) if unit.source else nothing
+            lists = next(found) if unit.source else []
+            if not isinstance(generator, SequenceScorer):
+                self.empty += sum(len(best["tokens"]) < 2 for best, *_ in lists)
+            results += lists or nothing
         self.progress.finish_batch(len(results))
         self._units_left -= len(units)
         if self._units_left == 0:

@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import re
+from itertools import zip_longest
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
 from fairseq_docmt.errors import UserError
@@ -273,14 +274,36 @@ def table_records(text: str, path: str, separator: str = "\t", header: bool = Tr
 def is_quoted(text: str) -> bool:
     """Return whether the cells of a tab-separated table are quoted as in CSV.
 
-    Programs that write CSV put quotation marks around all cells, or only around those that contain
-    a quotation mark, and double each quotation mark within a cell.
+    Programs that write CSV put quotation marks around all cells, around all that are no numbers (so
+    also around the header), or only around those that contain a quotation mark, and double each
+    quotation mark within a cell.
     """
-    cells = [cell for line in text.split("\n") for cell in line.split("\t") if cell]
-    marked = [cell for cell in cells if '"' in cell]
-    if not all(map(_QUOTED.fullmatch, marked)):
+    rows = [line.split("\t") for line in text.split("\n") if line.strip("\t")]
+    marked = [cell for row in rows for cell in row if '"' in cell]
+    if not marked or not all(map(_QUOTED.fullmatch, marked)):
         return False
-    return 0 < len(marked) == len(cells) or any('""' in cell[1:-1] for cell in marked)
+    header = all(map(_QUOTED.fullmatch, filter(None, rows[0])))
+    return header or any('""' in cell[1:-1] for cell in marked)
+
+
+def _refuse_quoted_columns(rows: Sequence[Tuple[int, List[str]]], path: str) -> None:
+    """Refuse a table without CSV quoting in which all texts of a column are in quotation marks.
+
+    Args:
+        rows: line number and cells of each row; the first may be the header.
+        path: path of the file, for messages.
+
+    Raises:
+        UserError: there is such a column, of two or more cells.
+    """
+    for number, column in enumerate(zip_longest(*(row for _, row in rows[1:]), fillvalue=""), 1):
+        cells = [cell for cell in column if cell]
+        if len(cells) > 1 and all(map(_QUOTED.fullmatch, cells)):
+            raise UserError(
+                f"{path}: all cells of column {number} are in quotation marks, but the header is "
+                "not; quote the header too if the marks are those of CSV, or quote the whole table "
+                "as CSV if they are part of the text"
+            )
 
 
 def numbered_rows(text: str, path: str, separator: str) -> Iterator[Tuple[int, List[str]]]:
@@ -290,12 +313,13 @@ def numbered_rows(text: str, path: str, separator: str) -> Iterator[Tuple[int, L
         text, path, separator: as in :func:`table_records`.
 
     Raises:
-        UserError: the text is not valid CSV.
+        UserError: the text is not valid CSV, or it is unclear whether it is quoted.
     """
     if separator == "\t" and not is_quoted(text):
-        for number, line in enumerate(text.split("\n"), start=1):
-            if line.replace("\t", ""):
-                yield number, line.split("\t")
+        lines = enumerate(text.split("\n"), start=1)
+        rows = [(number, line.split("\t")) for number, line in lines if line.strip("\t")]
+        _refuse_quoted_columns(rows, path)
+        yield from rows
         return
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     csv.field_size_limit(2**31 - 1)

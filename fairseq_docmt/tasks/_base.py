@@ -284,6 +284,8 @@ class DocumentTranslationTask(DocumentDataTask):
             _option_checks.check_probabilities(cfg)
             complete_in_place(cfg, self.cfg)
             _option_checks.report_of_start(self, cfg)
+        if self.cfg.eval_bleu:
+            _validation_bleu.check_search(self.cfg)
         model = super().build_model(cfg, from_checkpoint)
         if not from_checkpoint:
             checkpoints.check_context(model, self, name_of(cfg))

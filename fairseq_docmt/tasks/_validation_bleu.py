@@ -9,7 +9,7 @@ from typing import Dict, Iterable, List, Optional, Sequence, Tuple
 import numpy as np
 import torch
 import torch.distributed as dist
-from fairseq import utils
+from fairseq import registry, utils
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.logging import metrics
 from fairseq.tasks.translation import EVAL_BLEU_ORDER
@@ -27,10 +27,17 @@ from fairseq_docmt.bleu import (
 from fairseq_docmt.data import DocumentIndex, DocumentView, SequenceFormat, pad_rows
 from fairseq_docmt.data.decoding_units import DecodingUnit
 from fairseq_docmt.errors import UserError, flag, refuse_unknown
+from fairseq_docmt.generation.hub import check_types
 
 logger = logging.getLogger(__name__)
 
 SIDES = ("sys_len", "ref_len")
+#: where the search of validation is given, in messages
+SEARCH = " in --eval-bleu-args"
+#: options of fairseq-generate that are read by the command, or that make no translation to score
+WITHOUT_EFFECT = ("score_reference", "nbest", "replace_unk", "print_alignment", "prefix_size")
+WITHOUT_EFFECT += ("retain_dropout", "retain_dropout_modules", "lm_path", "lm_weight")
+WITHOUT_EFFECT += ("constraints", "no_seed_provided")
 ORDERS = [f"{kind}_{n}" for kind in ("counts", "totals") for n in range(1, 5)]
 
 
@@ -56,20 +63,51 @@ def check_options(cfg) -> None:
             "--maximize-best-checkpoint-metric would select the checkpoint with the highest "
             f"{metric}; leave it out, or give another --best-checkpoint-metric"
         )
-    for name in ("eval_bleu_args", "eval_bleu_detok_args"):
-        text = getattr(cfg, name)
-        try:
-            given = json.loads(text)
-        except (ValueError, RecursionError):
-            given = None
-        if not isinstance(given, dict):
-            raise UserError(
-                f"{flag(name)} must be a JSON object such as "
-                f"""'{{"beam": 4, "max_len_a": 1.2}}', not {text}"""
-            )
-        if name == "eval_bleu_args":
-            known = {option.name for option in fields(GenerationConfig)}
-            refuse_unknown(given, known, f" in {flag(name)}")
+    if cfg.eval_bleu:
+        check_search(cfg)
+
+
+def check_search(cfg) -> None:
+    """Check the search and detokenization of ``--eval-bleu``, which fairseq reads unchecked.
+
+    Args:
+        cfg: options of the task.
+
+    Raises:
+        UserError: an option is unknown, has no effect in validation, or has a value of the wrong
+            type; the message names it.
+    """
+    _json_object(cfg, "eval_bleu_detok_args")
+    known, name = sorted(registry.REGISTRIES["tokenizer"]["registry"]), cfg.eval_bleu_detok
+    if name not in known:
+        raise UserError(f"--eval-bleu-detok must be {' or '.join(known)}, not {name}")
+    given = _json_object(cfg, "eval_bleu_args")
+    for name in given:
+        if name in WITHOUT_EFFECT:
+            raise UserError(f"{name} has no place in validation; leave it out of --eval-bleu-args")
+        if name in cfg:
+            raise UserError(f"{name} is no option of --eval-bleu-args; give {flag(name)} beside it")
+    refuse_unknown(given, {option.name for option in fields(GenerationConfig)}, SEARCH)
+    check_types(given, SEARCH)
+
+
+def _json_object(cfg, name: str) -> dict:
+    """Return the JSON object that an option has as its value.
+
+    Raises:
+        UserError: the value is something else; the message names the option.
+    """
+    text = getattr(cfg, name)
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise UserError(
+            f"{flag(name)} must be a JSON object such as "
+            f"""'{{"beam": 4, "max_len_a": 1.2}}', not {text}"""
+        )
+    return given
 
 
 class DocumentsInProgress:

@@ -176,6 +176,7 @@ def test_contexts_in_files_of_their_own(tmp_path):
         (lambda text: "\n" + text, "the document at line 1 has other lines"),
         (lambda text: text + "\nOne more.\n", "continues after line 4"),
         (lambda text: text.rsplit("\n", 2)[0] + "\n", "the document at line 4 has other lines"),
+        (lambda text: "sat Erich\nloin\n\nthey\n", "9 of 10 marked words were not found"),
         (lambda text: "x\nx\n\nx\n", "10 of 10 marked words were not found"),
         (lambda text: re.sub("They|Ils", "x", text), "2 of 10 marked words were not found"),
     ],

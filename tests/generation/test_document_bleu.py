@@ -10,6 +10,7 @@ import pytest
 import sacrebleu
 import tiny
 from fairseq import checkpoint_utils
+from fairseq_cli import validate
 
 from fairseq_docmt import command_line
 from fairseq_docmt.errors import UserError
@@ -146,3 +147,12 @@ def test_two_processes_validate_as_one_does(request, tmp_path, caplog, options, 
     alone = re.findall(pattern, caplog.text)
     outputs = tiny.train_in_processes(data, tmp_path / "two", *arguments, *each, model=model)
     assert alone and re.findall(pattern, outputs[0]) == alone
+
+
+def test_its_search_is_checked_without_training_too(binarised, window_checkpoint):
+    command = [binarised, "--user-dir", tiny.USER_DIR, "--cpu", "--path", window_checkpoint]
+    command += ["--valid-subset", "valid", "--batch-size", "4", *TASKS["window"][0]]
+    with pytest.raises(UserError, match="beam in --eval-bleu-args must be a whole number, got 2.5"):
+        tiny.run_main(
+            validate.cli_main, *command, "--eval-bleu", "--eval-bleu-args", '{"beam": 2.5}'
+        )

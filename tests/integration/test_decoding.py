@@ -765,7 +765,7 @@ def test_the_source_gives_the_length(binarised, memory_stream_checkpoint, length
         assert len(text.split()) == len(sources[row].split()) + 1
 
 
-@pytest.mark.parametrize("decoding", ["segment", "window", "sequential"])
+@pytest.mark.parametrize("decoding", ["segment", "window", "overlap", "sequential"])
 def test_limits_without_room_for_words(binarised, barely_trained, caplog, decoding):
     """What stands before the sentences of an output is written in any case."""
     task = [*WINDOW, "--window-size", "3", "--next-sentences", "1", "--mark-document-start"]

@@ -8,6 +8,7 @@ tasks/_training_examples.py.
 """
 
 import gc
+import json
 import runpy
 import shutil
 from pathlib import Path
@@ -26,6 +27,7 @@ from fairseq_docmt import command_line
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 
+NO_PLACE = "%s has no place in validation; leave it out of --eval-bleu-args"
 WINDOWS = ["--task", "sliding_window_translation"]
 DOCUMENTS = ["--task", "full_document_translation"]
 ROWS = ["--task", "document_rows_translation"]
@@ -382,6 +384,30 @@ TRAINING = {
     "a misspelt option of validation": Case(
         "unknown option beem in --eval-bleu-args; do you mean beam?",
         [*WINDOWS, *NEW, "--eval-bleu", "--eval-bleu-args", '{"beem": 1}'],
+    ),
+    **{
+        f"{name} in the search of validation": Case(
+            message,
+            [*WINDOWS, *NEW, "--eval-bleu", "--eval-bleu-args", json.dumps({name: value})],
+        )
+        for name, value, message in (
+            ("beam", 1.5, "beam in --eval-bleu-args must be a whole number, got 1.5"),
+            ("lenpen", "2", "lenpen in --eval-bleu-args must be a number, got '2'"),
+            (
+                *("unnormalized", "false"),
+                "unnormalized in --eval-bleu-args must be True or False, got 'false'",
+            ),
+            ("score_reference", True, NO_PLACE % "score_reference"),
+            ("replace_unk", "", NO_PLACE % "replace_unk"),
+            (
+                *("decoding", "window"),
+                "decoding is no option of --eval-bleu-args; give --decoding beside it",
+            ),
+        )
+    },
+    "a detokenizer of validation that does not exist": Case(
+        "--eval-bleu-detok must be jieba or moses or nltk or space, not nosuch",
+        [*WINDOWS, *NEW, "--eval-bleu", "--eval-bleu-detok", "nosuch"],
     ),
     "a long sentence in the validation set": Case(
         TOO_LONG % (7, 6, 1024), [*WINDOWS, *NEW, "--max-source-positions", "6"]

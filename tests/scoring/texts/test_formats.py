@@ -223,6 +223,18 @@ def test_the_wanted_set_and_system_of_sgm(write):
     assert read_input(human, "system").documents[0].numbers == ["1", "2"]
 
 
+def test_quoted_columns(write):
+    """Programs that quote texts but no numbers quote the header, too."""
+    rows = 'd\t1\t"a b"\nd\t2\t"c"\n'
+    document = read_input(write("q", '"doc_id"\t"seg"\t"text"\n' + rows), "system").documents[0]
+    assert document.segments == ["a b", "c"]
+    with pytest.raises(UserError, match="all cells of column 3 are in quotation marks, but the he"):
+        read_input(write("t", "doc_id\tseg\ttext\n" + rows), "system")
+    rows = rows.replace('"c"', "c")
+    document = read_input(write("s", "doc_id\tseg\ttext\n" + rows), "system").documents[0]
+    assert document.segments == ['"a b"', "c"]
+
+
 def test_tabs_in_some_lines_are_text(write):
     assert isinstance(read_input(write("x", "a\tb\nc\n"), "system"), Lines)
     path = write("y", "a\tb\nc\td\n")
