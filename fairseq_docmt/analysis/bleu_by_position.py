@@ -12,6 +12,7 @@ plot shows the difference from the first system.
 """
 
 import argparse
+from collections import Counter
 from pathlib import Path
 from typing import Dict, List
 
@@ -23,7 +24,7 @@ from fairseq_docmt.analysis._documents import check_folder, write_results
 from fairseq_docmt.bleu import build_bleu
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import Output, read_input
-from fairseq_docmt.scoring.corpus.corpus_metrics import bleu_of_ranges
+from fairseq_docmt.scoring.corpus.corpus_metrics import bleu_of_ranges, range_of
 from fairseq_docmt.scoring.texts.translations import named_files
 
 
@@ -111,12 +112,16 @@ def main() -> None:
     metric = build_bleu(args.tokenize)
     systems = _systems(args.systems)
     scores = {name: bleu_by_range(x, args.range, metric) for name, x in systems.items()}
-    place = places(next(iter(systems.values())).references)
-    counts = {"sentences": len(place), "documents": list(place.values()).count(0)}
+    place = [*places(next(iter(systems.values())).references).values()]
+    counts = {"sentences": len(place), "documents": place.count(0)}
     print(f"{counts['sentences']} sentences in {counts['documents']} documents")
+    counts["segments"] = dict(Counter(range_of(at // args.range, args.range) for at in place))
     base, *others = scores
-    rows = [[name, *(f"{s[name]:.1f}" for s in scores.values())] for name in scores[base]]
-    print(tabulate(rows, headers=["sentences", *scores], tablefmt="github"))
+    rows = [
+        [name, counts["segments"][name], *(f"{s[name]:.1f}" for s in scores.values())]
+        for name in scores[base]
+    ]
+    print(tabulate(rows, headers=["sentences", "segments", *scores], tablefmt="github"))
     signature = str(metric.get_signature())
     print(signature)
     figure, axes = pyplot.subplots(figsize=(6, 4))

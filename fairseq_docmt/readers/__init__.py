@@ -129,6 +129,8 @@ def unknown_format(text: str) -> Optional[str]:
     """
     if re.match(r"\s*<(!doctype|html|mteval|srcset|refset|tstset|doc)\b", text, flags=re.I):
         return "mark-up without documents and segments"
+    if record_files.is_json_without_objects(text):
+        return "JSON lines without objects, or text with quotation marks around each line"
     if record_files.has_tabs_throughout(text):
         return "a table whose first line does not name its columns (FILE#doc=1,text=2 names them)"
     return None

@@ -187,6 +187,20 @@ def has_tabs_throughout(text: str) -> bool:
     return len(lines) > 1 and len(tabs) == 1 and tabs != {0}
 
 
+def is_json_without_objects(text: str) -> bool:
+    """Return whether all lines are JSON strings or arrays, such as ``"one sentence"``.
+
+    There must be at least two such lines.  Blank lines are ignored, and only the first
+    ``MOST_LINES`` lines are looked at.
+    """
+    lines = [line for line in text.split("\n", MOST_LINES)[:MOST_LINES] if line.strip()]
+    try:
+        found = [json.loads(line) for line in lines if line.lstrip()[0] in '["']
+    except (ValueError, RecursionError):
+        return False
+    return 1 < len(lines) == len(found)
+
+
 def json_records(text: str, path: str, halves: bool = False) -> Records:
     """Yield the location (path and line) and the fields of each record in JSON lines.
 

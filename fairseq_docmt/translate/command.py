@@ -137,7 +137,14 @@ def with_values(words: List[str], parser: argparse.ArgumentParser) -> List[str]:
 
     Returns:
         The words, with such options and values joined.
+
+    Raises:
+        UserError: ``--replace-unk`` is given, whose value may be left out.
     """
+    if any(word.partition("=")[0] == "--replace-unk" for word in words):
+        raise UserError(
+            "--replace-unk has no effect in translate; use fairseq-generate or fairseq-interactive"
+        )
     joined: List[str] = []
     for word in words:
         last = joined[-1] if joined else ""

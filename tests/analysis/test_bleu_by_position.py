@@ -42,6 +42,7 @@ def test_command(binarised, memory_stream_checkpoint, tmp_path):
     assert results["scores"]["all"] == pytest.approx({"1-3": 100, "4-6": 100, "7-9": 100})
     assert results["signature"] in printed and "tok:13a" in printed
     assert (results["sentences"], results["documents"]) == (len(rows), 4)
+    assert results["segments"] == {"1-3": len(first_three), "4-6": 5, "7-9": 1}
     assert f"{len(rows)} sentences in 4 documents\n" in printed
     assert (tmp_path / "bleu_by_position.png").stat().st_size > 0
 

@@ -484,6 +484,7 @@ MISTAKES = {
         r"in: line 1 is not valid JSON \(Invalid control char.*; correct it, or give --input-form",
     ),
     "JSON array": ('[{"source": "w1"}]', [], "seems to be JSON in another form"),
+    "JSON strings": ('"w1"\n"w2"\n', [], "seems to be JSON lines without objects, or text with"),
     "a field that is taken": (
         '{"doc_id": "a", "source": "w1", "hypothesis": "v1"}',
         [],
@@ -552,7 +553,7 @@ MISTAKES = {
     "a dictionary without a file": (
         "w1\n",
         ["--replace-unk"],
-        "--replace-unk needs a dictionary; give its file",
+        "--replace-unk has no effect in translate; use fairseq-generate or fairseq-interactive",
     ),
     "no tokens in a batch": (
         "w1\n",

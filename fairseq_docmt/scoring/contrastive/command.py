@@ -160,11 +160,15 @@ def _refuse_unused(args) -> None:
 
 def _read_sets(args) -> Dict[str, List[Item]]:
     sets: Dict[str, List[Item]] = {}
+    from_documents = False
     for path in args.sets:
         name = Path(path).stem
         if name in sets:
             raise UserError(f"two test sets are called {name}; rename one")
         sets[name] = read_set(path, args.context, args.documents, args.context_after)
+        from_documents |= not path.endswith(".jsonl") and "intrasegmental" in sets[name][0].labels
+    if args.documents and not from_documents:
+        raise UserError("--documents is for ContraPro and Lopes et al. (2020); leave it out")
     if args.losses and len(sets) > 1:
         raise UserError("--losses belongs to one test set; give one set at a time")
     for name, items in sets.items():
@@ -215,7 +219,7 @@ def read_losses(path: str, items: List[Item]) -> Scored:
         UserError: the file does not exist or is not UTF-8, a line is not a finite number, or the
             numbers of lines and candidates differ.
     """
-    if not os.path.isfile(path):
+    if not os.path.exists(path):
         raise UserError(f"--losses {path} not found")
     losses = []
     for number, line in enumerate(lines_of(read_text(path)), start=1):

@@ -383,6 +383,7 @@ def main(args: argparse.Namespace) -> None:
         scores = by_position(texts, args.by_position, options_of(args, texts))
         numbers["by_position"] = scores
         counts = counts_of_ranges(texts, args.by_position)
+        numbers["segments_by_position"] = counts
         rows = [
             [at, str(count), *(f"{s[at]:.2f}" for s in scores.values())]
             for at, count in counts.items()

@@ -569,6 +569,8 @@ def test_other_mistakes(window_checkpoint, test_set, tmp_path):
         run(test_set, *scored)
     with pytest.raises(UserError, match="--losses nowhere not found"):
         run(test_set, "--losses", "nowhere")
+    with pytest.raises(UserError, match="--documents is for ContraPro and Lopes et al.*leave it"):
+        run(test_set, "--losses", tmp_path / "losses", "--documents", tmp_path)
     with pytest.raises(UserError, match="checkpoint nowhere not found"):
         run(test_set, "--path", "nowhere")
     with pytest.raises(UserError, match="BPE codes nowhere not found"):

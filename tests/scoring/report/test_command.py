@@ -391,6 +391,7 @@ def test_places_count_segments_that_are_left_out(scoring, tmp_path):
     options = ["--metrics", "s-bleu", "--by-position", "1", "--format", "json"]
     found = json.loads(scoring("metrics", *given, *options))
     assert [*found["by_position"]["m"]] == ["1-1", "3-3", "4-4"]
+    assert found["segments_by_position"] == {"1-1": 1, "3-3": 1, "4-4": 1}
     values = tmp_path / "values"
     values.write_text("".join(f"{value}\n" for value in (0, 0, 100, 0)))
     printed = scoring("metrics", *given, "--scores", f"X:m={values}", *options[:4])

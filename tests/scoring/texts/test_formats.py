@@ -183,6 +183,11 @@ def test_a_translation_alone_is_a_reference(write):
         ("doc_id,text\na,x,y\n", "line 2 has 3 columns, but the header 2"),
         ('<DOC docid="a">\n<seg id="1">x y</seg>\n</DOC>\n', "line 1: the document is in no srcs"),
         ('<tstset>\n<doc docid="a">\n<seg id=1>x\n<seg id=2>y</seg>\n</doc>', "the seg has no end"),
+        (
+            '"x y"\n\n"z"\n',
+            "x seems to be JSON lines without objects, or text with quotation marks",
+        ),
+        ("[1, 2]\n[3]\n", "x seems to be JSON lines without objects"),
         ("<html><p>x</p></html>", "x seems to be mark-up without documents and segments"),
         (one_set("srcset", 2), "x has no tstset, only srcset; give the system file of the task"),
         (one_set("tstset", 4, "sysid=X") * 2, "line 17: the file already has a document a; rename"),
