@@ -10,6 +10,8 @@ from typing import Any, Callable, Iterable, Optional, Sequence
 
 from hydra.errors import CompactHydraException
 
+#: function of fairseq that writes a file into --save-dir before training
+VERIFIES_FOLDER = "verify_checkpoint_directory"
 #: what to do when the loss, its gradients or its scale are no numbers
 DIVERGED = "training has diverged; lower --lr, raise --warmup-updates or add --clip-norm 1"
 #: what is said of a file that torch does not load
@@ -162,7 +164,7 @@ def reason_of(error: BaseException) -> Optional[str]:
     """Return the sentence to show instead of a traceback, or None if the traceback should be shown.
 
     There is a sentence for :class:`UserError`, for diverged training, for a checkpoint that cannot
-    be loaded, and for errors that fairseq and hydra raise about options.
+    be loaded, for a lack of memory, and for errors that fairseq and hydra raise about options.
     """
     text = str(error).split("\n")[0]
     if isinstance(error, UserError):
@@ -182,7 +184,11 @@ def reason_of(error: BaseException) -> Optional[str]:
             return sentence.format(*(name.replace("_", "-") for name in match.groups()))
     if isinstance(error, ValueError) and text.startswith("Seed must be between"):  # of numpy
         return "--seed must be from 0 to 4294967295"
+    if isinstance(error, MemoryError):
+        return f"not enough memory ({text}); give smaller batches or fewer examples"
     frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, OSError) and any(f.name == VERIFIES_FOLDER for f in frames):
+        return f"--save-dir: {error.filename}: {error.strerror}; give a folder to write to"
     by_fairseq = frames and re.search(r"[\\/]fairseq(_cli)?[\\/]", frames[-1].filename)
     if by_fairseq and isinstance(error, (AssertionError, ValueError, ImportError)):
         return text if OF_OPTIONS.search(text) else None

@@ -6,6 +6,7 @@ tasks/_config.py, tasks/_training_text.py.
 
 import functools
 import pickle
+import re
 import subprocess
 import sys
 
@@ -213,6 +214,21 @@ def test_a_file_that_only_torch_has_read_is_refused_in_one_sentence(capsys, monk
     error = pickle.UnpicklingError("Weights only load failed ...")
     sys.excepthook(pickle.UnpicklingError, error, None)
     assert capsys.readouterr().err == f"error: {errors.REFUSED}\n"
+
+
+def test_a_file_as_the_folder_of_checkpoints(binarised, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotADirectoryError) as error:
+        tiny.train(binarised, tmp_path / "file", *WINDOW)
+    wanted = f"--save-dir: {tmp_path / 'file' / 'dummy'}: Not a directory; give a folder to write"
+    assert errors.reason_of(error.value).startswith(wanted)
+
+
+def test_more_examples_than_memory_holds(binarised, tmp_path):
+    options = [*WINDOW, "--sentence-data", binarised, "--sentence-ratio", "1e12"]
+    with pytest.raises(MemoryError) as error:
+        tiny.train(binarised, tmp_path, *options)
+    assert re.match("not enough memory .Unable to allocate.*; give", errors.reason_of(error.value))
 
 
 @pytest.mark.parametrize(
