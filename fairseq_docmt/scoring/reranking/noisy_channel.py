@@ -11,16 +11,13 @@ from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers.files import read_lines
-from fairseq_docmt.scoring.context.reference_scores import ReferenceScorer
+from fairseq_docmt.scoring.context.reference_scores import MANY_UNKNOWN, ReferenceScorer
 from fairseq_docmt.scoring.context.scorer_options import add_model_arguments, load_scorer
 from fairseq_docmt.scoring.reranking.candidates import Candidates
 from fairseq_docmt.scoring.reranking.document_lm import DocumentLanguageModel, Pair
 from fairseq_docmt.text_form import read_text_forms
 
 logger = logging.getLogger(__name__)
-
-#: Proportion of unknown words above which a warning is given.
-MANY_UNKNOWN = 0.1
 
 
 class NoisyChannel(NamedTuple):
