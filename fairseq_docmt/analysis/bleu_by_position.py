@@ -12,7 +12,6 @@ plot shows the difference from the first system.
 """
 
 import argparse
-from collections import Counter
 from pathlib import Path
 from typing import Dict, List
 
@@ -24,7 +23,7 @@ from fairseq_docmt.analysis._documents import check_folder, write_results
 from fairseq_docmt.bleu import build_bleu
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import Output, read_input
-from fairseq_docmt.scoring.corpus.corpus_metrics import bleu_of_ranges, range_of
+from fairseq_docmt.scoring.corpus.corpus_metrics import bleu_of_ranges, counts_of_ranges
 from fairseq_docmt.scoring.texts.translations import named_files
 
 
@@ -113,13 +112,13 @@ def main() -> None:
     systems = _systems(args.systems)
     scores = {name: bleu_by_range(x, args.range, metric) for name, x in systems.items()}
     place = [*places(next(iter(systems.values())).references).values()]
-    counts = {"sentences": len(place), "documents": place.count(0)}
-    print(f"{counts['sentences']} sentences in {counts['documents']} documents")
-    counts["segments"] = dict(Counter(range_of(at // args.range, args.range) for at in place))
+    totals = {"sentences": len(place), "documents": place.count(0)}
+    print(f"{totals['sentences']} sentences in {totals['documents']} documents")
+    counts = counts_of_ranges(place, args.range)
     base, *others = scores
     rows = [
-        [name, counts["segments"][name], *(f"{s[name]:.1f}" for s in scores.values())]
-        for name in scores[base]
+        [name, count, *(f"{s[name]:.1f}" for s in scores.values())]
+        for name, count in counts.items()
     ]
     print(tabulate(rows, headers=["sentences", "segments", *scores], tablefmt="github"))
     signature = str(metric.get_signature())
@@ -133,5 +132,5 @@ def main() -> None:
     axes.set_ylabel(f"BLEU above {base}" if others else "BLEU")
     axes.tick_params(axis="x", rotation=45)
     axes.legend()
-    results = {"signature": signature, **counts, "scores": scores}
+    results = {"signature": signature, **totals, "segments": counts, "scores": scores}
     write_results(args.out, "bleu_by_position", results, figure)

@@ -275,7 +275,8 @@ class DocumentSearch:
         units = _with_forced_tokens(units, prefixes, constraints)
         full = [unit for unit in units if unit.source]
         self.less_context[_SHORT_WINDOWS] += self.count_short_windows(full)
-        if not isinstance(generator, SequenceScorer):
+        scores = isinstance(generator, SequenceScorer)
+        if not scores:
             found = iter(self.translate(generator, models, full) if full else ())
         elif any(unit.target is None for unit in full):
             raise UserError("--score-reference needs references; this input has no target side")
@@ -283,11 +284,13 @@ class DocumentSearch:
             found = iter(self._score_within_positions(generator, models, full) if full else ())
         results: NBestLists = []
         for unit in units:
-            nothing = [[empty_hypothesis(self.eos)] for _ in unit.line_ids]
-            lists = next(found) if unit.source else []
-            if not isinstance(generator, SequenceScorer):
+            if not unit.source:
+                results += [[empty_hypothesis(self.eos)] for _ in unit.line_ids]
+                continue
+            lists = next(found)
+            if not scores:
                 self.empty += sum(len(best["tokens"]) < 2 for best, *_ in lists)
-            results += lists or nothing
+            results += lists
         self.progress.finish_batch(len(results))
         self._units_left -= len(units)
         if self._units_left == 0:

@@ -176,13 +176,18 @@ def _cells(text: str) -> Dict[str, List[str]]:
     return {mark: [name.strip('"') for name in header.split(mark)] for mark in "\t,;"}
 
 
+def _first_lines(text: str) -> List[str]:
+    """Return the lines that are not blank among the first ``MOST_LINES`` of a text."""
+    return [line for line in text.split("\n", MOST_LINES)[:MOST_LINES] if line.strip()]
+
+
 def has_tabs_throughout(text: str) -> bool:
     """Return whether all lines have the same number of tabs, as in a table.
 
     There must be at least two lines with tabs.  Blank lines are ignored, and only the first
     ``MOST_LINES`` lines are looked at.
     """
-    lines = [line for line in text.split("\n", MOST_LINES)[:MOST_LINES] if line.strip()]
+    lines = _first_lines(text)
     tabs = {line.count("\t") for line in lines}
     return len(lines) > 1 and len(tabs) == 1 and tabs != {0}
 
@@ -193,7 +198,7 @@ def is_json_without_objects(text: str) -> bool:
     There must be at least two such lines.  Blank lines are ignored, and only the first
     ``MOST_LINES`` lines are looked at.
     """
-    lines = [line for line in text.split("\n", MOST_LINES)[:MOST_LINES] if line.strip()]
+    lines = _first_lines(text)
     try:
         found = [json.loads(line) for line in lines if line.lstrip()[0] in '["']
     except (ValueError, RecursionError):
@@ -292,11 +297,21 @@ def is_quoted(text: str) -> bool:
     also around the header), or only around those that contain a quotation mark, and double each
     quotation mark within a cell.
     """
-    rows = [line.split("\t") for line in text.split("\n") if line.strip("\t")]
-    marked = [cell for row in rows for cell in row if '"' in cell]
+    return _are_quoted(_rows_at_tabs(text))
+
+
+def _rows_at_tabs(text: str) -> List[Tuple[int, List[str]]]:
+    """Split a text at tabs; return the line number and the cells of each row that is not blank."""
+    lines = enumerate(text.split("\n"), start=1)
+    return [(number, line.split("\t")) for number, line in lines if line.strip("\t")]
+
+
+def _are_quoted(rows: Sequence[Tuple[int, List[str]]]) -> bool:
+    """Return whether the rows of a table are quoted, as :func:`is_quoted` describes."""
+    marked = [cell for _, row in rows for cell in row if '"' in cell]
     if not marked or not all(map(_QUOTED.fullmatch, marked)):
         return False
-    header = all(map(_QUOTED.fullmatch, filter(None, rows[0])))
+    header = all(map(_QUOTED.fullmatch, filter(None, rows[0][1])))
     return header or any('""' in cell[1:-1] for cell in marked)
 
 
@@ -329,9 +344,8 @@ def numbered_rows(text: str, path: str, separator: str) -> Iterator[Tuple[int, L
     Raises:
         UserError: the text is not valid CSV, or it is unclear whether it is quoted.
     """
-    if separator == "\t" and not is_quoted(text):
-        lines = enumerate(text.split("\n"), start=1)
-        rows = [(number, line.split("\t")) for number, line in lines if line.strip("\t")]
+    rows = _rows_at_tabs(text) if separator == "\t" else []
+    if separator == "\t" and not _are_quoted(rows):
         _refuse_quoted_columns(rows, path)
         yield from rows
         return

@@ -63,8 +63,6 @@ def check_options(cfg) -> None:
             "--maximize-best-checkpoint-metric would select the checkpoint with the highest "
             f"{metric}; leave it out, or give another --best-checkpoint-metric"
         )
-    if cfg.eval_bleu:
-        check_search(cfg)
 
 
 def check_search(cfg) -> None:

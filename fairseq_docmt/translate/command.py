@@ -69,6 +69,7 @@ OF_OTHER_COMMANDS = {
     ),
     "no_seed_provided": "; give another --seed for other samples",
     "constraints": "; use fairseq-interactive, or leave it out",
+    "replace_unk": "; use fairseq-generate or fairseq-interactive",
     "print_alignment": ", whose formats have no place for alignments; use fairseq-generate",
     **dict.fromkeys(
         "gen_subset results_path scoring sacrebleu num_shards shard_id quiet log_format "
@@ -137,20 +138,13 @@ def with_values(words: List[str], parser: argparse.ArgumentParser) -> List[str]:
 
     Returns:
         The words, with such options and values joined.
-
-    Raises:
-        UserError: ``--replace-unk`` is given, whose value may be left out.
     """
-    if any(word.partition("=")[0] == "--replace-unk" for word in words):
-        raise UserError(
-            "--replace-unk has no effect in translate; use fairseq-generate or fairseq-interactive"
-        )
     joined: List[str] = []
     for word in words:
         last = joined[-1] if joined else ""
         unknown = last.startswith("--") and "=" not in last
         unknown = unknown and last not in parser._option_string_actions
-        is_value = re.fullmatch(r"-[\d.]+|[^-].*", word)
+        is_value = re.fullmatch(r"-[\d.]+|[^-].*|", word)
         if unknown and is_value and (last in OF_FILES or not os.path.exists(word)):
             joined[-1] = f"{last}={word}"
         else:

@@ -400,6 +400,13 @@ def test_a_full_disk_loses_only_the_document_that_did_not_fit(tmp_path):
     again.close(keep=False)
 
 
+def test_an_empty_value_is_no_input(run, tmp_path):
+    """Also before the inputs."""
+    (tmp_path / "in").write_text("w1\n")
+    with pytest.raises(UserError, match="--replace-unk has no effect in translate; use fairseq"):
+        run("--replace-unk", "", tmp_path / "in")
+
+
 MISTAKES = {
     "no text": ("\n\n", [], "has no text to translate"),
     "several files to standard output": ("w1\n", ["FILE"], "several files need --out FOLDER"),
@@ -550,11 +557,14 @@ MISTAKES = {
         ["--gen-subset", "x"],
         "--gen-subset has no effect in",
     ),
-    "a dictionary without a file": (
-        "w1\n",
-        ["--replace-unk"],
-        "--replace-unk has no effect in translate; use fairseq-generate or fairseq-interactive",
-    ),
+    **{
+        f"replacement of unknown words, {name}": (
+            "w1\n",
+            ["--replace-unk", *value],
+            "--replace-unk has no effect in translate; use fairseq-generate or fairseq-interactive",
+        )
+        for name, value in (("no file", []), ("a file", [__file__]))
+    },
     "no tokens in a batch": (
         "w1\n",
         ["--max-tokens", "0"],

@@ -36,7 +36,7 @@ from fairseq_docmt.scoring.context.scorer_options import (
     load_scorer,
 )
 from fairseq_docmt.scoring.contrastive.accuracy import Accuracy, Verdict, by_label, judge, summarise
-from fairseq_docmt.scoring.contrastive.formats import read_set
+from fairseq_docmt.scoring.contrastive.formats import read_set, takes_documents
 from fairseq_docmt.scoring.contrastive.items import Item, json_lines
 
 logger = logging.getLogger(__name__)
@@ -160,14 +160,12 @@ def _refuse_unused(args) -> None:
 
 def _read_sets(args) -> Dict[str, List[Item]]:
     sets: Dict[str, List[Item]] = {}
-    from_documents = False
     for path in args.sets:
         name = Path(path).stem
         if name in sets:
             raise UserError(f"two test sets are called {name}; rename one")
         sets[name] = read_set(path, args.context, args.documents, args.context_after)
-        from_documents |= not path.endswith(".jsonl") and "intrasegmental" in sets[name][0].labels
-    if args.documents and not from_documents:
+    if args.documents and not any(map(takes_documents, args.sets, sets.values())):
         raise UserError("--documents is for ContraPro and Lopes et al. (2020); leave it out")
     if args.losses and len(sets) > 1:
         raise UserError("--losses belongs to one test set; give one set at a time")

@@ -242,6 +242,17 @@ def lopes(
     return items
 
 
+def takes_documents(path: str, items: List[Item]) -> bool:
+    """Return whether a set is in a format that takes its context from ``--documents``.
+
+    Args:
+        path: file of the set.
+        items: its items.
+    """
+    # JSON lines, which have the context, keep the labels of ContraPro.
+    return not path.endswith(".jsonl") and "intrasegmental" in items[0].labels
+
+
 def _contrapro_labels(where: str, entry: dict) -> dict:
     distance = field(where, entry, "ante distance")
     if not isinstance(distance, int):

@@ -231,6 +231,18 @@ def range_of(number: int, size: int) -> str:
     return f"{number * size + 1}-{(number + 1) * size}"
 
 
+def counts_of_ranges(place: Sequence[int], size: int) -> Dict[str, int]:
+    """Return the number of sentences in each range of positions in documents, e.g. ``1-10``.
+
+    Ranges without sentences are left out.
+
+    Args:
+        place, size: see :func:`bleu_of_ranges`.
+    """
+    counts = np.bincount(np.asarray(place) // size).tolist()
+    return {range_of(n, size): count for n, count in enumerate(counts) if count}
+
+
 def _one_metric(translations: Translations, kind: Kind, tests, options, samples) -> MetricResult:
     if kind.unit == WINDOWS:
         translations = windows_of(translations)

@@ -297,19 +297,6 @@ def note_places(args: argparse.Namespace, texts: Translations) -> None:
         texts.notes.append(note)
 
 
-def counts_of_ranges(texts: Translations, size: int) -> Dict[str, int]:
-    """Return the number of segments in each range of positions in documents, e.g. ``1-10``.
-
-    Ranges without segments are left out.
-
-    Args:
-        texts: test set.
-        size: number of positions in a range.
-    """
-    counts = np.bincount(texts.position // size).tolist()
-    return {corpus_metrics.range_of(n, size): count for n, count in enumerate(counts) if count}
-
-
 def _refuse_unread(args: argparse.Namespace) -> None:
     """Refuse ``--tokenize`` and ``--lowercase`` if they apply to none of the chosen metrics.
 
@@ -334,7 +321,7 @@ def neural_by_position(texts: Translations, result: MetricResult, size: int) -> 
         size: number of positions in a range.
     """
     ranges = texts.position // size
-    counts = counts_of_ranges(texts, size)
+    counts = corpus_metrics.counts_of_ranges(texts.position, size)
     rows = [
         [
             at,
@@ -382,7 +369,7 @@ def main(args: argparse.Namespace) -> None:
     if args.by_position is not None:
         scores = by_position(texts, args.by_position, options_of(args, texts))
         numbers["by_position"] = scores
-        counts = counts_of_ranges(texts, args.by_position)
+        counts = corpus_metrics.counts_of_ranges(texts.position, args.by_position)
         numbers["segments_by_position"] = counts
         rows = [
             [at, str(count), *(f"{s[at]:.2f}" for s in scores.values())]

@@ -26,7 +26,7 @@ from fairseq_docmt.readers.files import finite_number, read_text, write_text
 from fairseq_docmt.readers.record_files import parsed_json
 from fairseq_docmt.scoring._tables import Table
 from fairseq_docmt.scoring.corpus import metrics
-from fairseq_docmt.scoring.corpus.corpus_metrics import Options
+from fairseq_docmt.scoring.corpus.corpus_metrics import Options, counts_of_ranges
 from fairseq_docmt.scoring.report.difference import Run, runs
 from fairseq_docmt.scoring.report.plots import line_plot
 from fairseq_docmt.scoring.texts import translations
@@ -165,7 +165,7 @@ def main(args: argparse.Namespace) -> None:
     size = size_of_ranges(texts) if args.range is None else args.range
     positions = metrics.by_position(texts, size, options)
     plots = []
-    ranges = metrics.counts_of_ranges(texts, size)
+    ranges = counts_of_ranges(texts.position, size)
     counts = enough(ranges)
     if len(counts) > 1:  # not for documents of a few sentences
         metrics.note_places(args, texts)
