@@ -401,10 +401,10 @@ def test_a_full_disk_loses_only_the_document_that_did_not_fit(tmp_path):
 
 
 def test_an_empty_value_is_no_input(run, tmp_path):
-    """Also before the inputs."""
+    """Also before another option, where the inputs could end."""
     (tmp_path / "in").write_text("w1\n")
     with pytest.raises(UserError, match="--replace-unk has no effect in translate; use fairseq"):
-        run("--replace-unk", "", tmp_path / "in")
+        run("--replace-unk", "", "--beam", "2", tmp_path / "in")
 
 
 MISTAKES = {
