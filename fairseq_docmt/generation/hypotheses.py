@@ -44,7 +44,8 @@ def _as_one(sentences: List[Hypothesis]) -> List[Hypothesis]:
         key: torch.cat([*(s[key][:-1] for s in sentences[:-1]), last[key]])
         for key in ("tokens", "positional_scores")
     }
-    return [{**first, **joined}]
+    at_limit = [at for sentence in sentences for at in sentence["at_limit"]]
+    return [{**first, **joined, "at_limit": at_limit}]
 
 
 def nbest_of_sentences(
@@ -96,7 +97,8 @@ def split_hypothesis(
 
     Args:
         hypothesis: dict with ``tokens`` (T,), which end in ``</s>``, ``positional_scores`` (T,) and
-            perhaps an ``alignment`` as described in :func:`cut_alignment`.
+            perhaps an ``alignment`` as described in :func:`cut_alignment` and ``at_limit``, the
+            positions of end symbols that a length limit has forced.
         of_source, of_target: (start, end) positions of the sentences in the source and in the
             hypothesis, see :meth:`~fairseq_docmt.data.SequenceFormat.find`.
         generator: generator or scorer that has the options of score normalisation.
@@ -106,6 +108,7 @@ def split_hypothesis(
         ``</s>``, which keeps the score of the ``<sep>``.  ``end`` is the token that was replaced.
     """
     tokens, parts = hypothesis["tokens"], []
+    forced = hypothesis.get("at_limit", ())  # references have none
     surplus = [of_source[-1][1:] * 2] * (len(of_target) - len(of_source))
     for (start, end), source in zip(of_target, [*of_source, *surplus]):
         part = tokens[start:end].clone()
@@ -119,6 +122,7 @@ def split_hypothesis(
                 "attention": None,
                 "alignment": cut_alignment(hypothesis.get("alignment"), *source, start, end - 1),
                 "positional_scores": scores,
+                "at_limit": [at - start for at in forced if start <= at < end],
             }
         )
     return parts
@@ -157,6 +161,7 @@ def empty_hypothesis(eos: int) -> Hypothesis:
         "attention": None,
         "alignment": [],
         "positional_scores": torch.zeros(1),
+        "at_limit": [],
     }
 
 

@@ -25,7 +25,7 @@ from fairseq_docmt.symbols import SENTENCE_SEPARATOR
 
 logger = logging.getLogger(__name__)
 
-#: what is read, translated or scored with less context than asked for, and why
+#: what is read, translated or scored with less context than asked for or ends early, and why
 _SHORT_WINDOWS = (
     "windows that were read with less source context or none, because they would exceed the source "
     "positions of the model (--max-source-positions)"
@@ -33,6 +33,11 @@ _SHORT_WINDOWS = (
 _SHORT_REFERENCES = (
     "references that were scored with less context or none, because those before them fill the "
     "target positions of the model"
+)
+
+_AT_LIMIT = (
+    "translations that end because they reached the length limit (--max-len-a, --max-len-b) or the "
+    "last target position of the model"
 )
 
 #: seconds before a bar appears
@@ -159,8 +164,8 @@ class DocumentSearch:
         self.task = task
         self.eos, self.pad = task.target_dictionary.eos(), task.target_dictionary.pad()
         self._units_left = 0
-        #: what lost context in this run, and why -> how often
-        self.less_context: Counter = Counter()
+        #: what lost context or was ended in this run, and why -> how often
+        self.shortened: Counter = Counter()
         #: number of sentences with an empty translation in this run
         self.empty = 0
         self.progress = DecodingProgress()
@@ -249,7 +254,7 @@ class DocumentSearch:
     def begin(self, units: int) -> None:
         """Start a run over ``units`` decoding units, and reset the statistics of the search."""
         self._units_left = units
-        self.less_context.clear()
+        self.shortened.clear()
         self.empty = 0
 
     @torch.no_grad()
@@ -274,7 +279,7 @@ class DocumentSearch:
         """
         units = _with_forced_tokens(units, prefixes, constraints)
         full = [unit for unit in units if unit.source]
-        self.less_context[_SHORT_WINDOWS] += self.count_short_windows(full)
+        self.shortened[_SHORT_WINDOWS] += self.count_short_windows(full)
         scores = isinstance(generator, SequenceScorer)
         if not scores:
             found = iter(self.translate(generator, models, full) if full else ())
@@ -290,13 +295,14 @@ class DocumentSearch:
             lists = next(found)
             if not scores:
                 self.empty += sum(len(best["tokens"]) < 2 for best, *_ in lists)
+                self.shortened[_AT_LIMIT] += sum(bool(best["at_limit"]) for best, *_ in lists)
             results += lists
         self.progress.finish_batch(len(results))
         self._units_left -= len(units)
         if self._units_left == 0:
             self.progress.close()
             self.end()
-            for what, number in (+self.less_context).items():
+            for what, number in (+self.shortened).items():
                 logger.warning("%s: %d", what, number)
         return results
 
@@ -403,7 +409,7 @@ class DocumentSearch:
         parts, rest = [], unit
         while rest.num_context > 0 and not fits(rest):
             rest = rest.without_oldest()
-        self.less_context[_SHORT_REFERENCES] += rest is not unit
+        self.shortened[_SHORT_REFERENCES] += rest is not unit
         while not fits(rest):
             rows = 0
             while fits(self._first_rows(rest, rows + 1)):
@@ -416,7 +422,7 @@ class DocumentSearch:
                 )
             parts.append(self._first_rows(rest, rows))
             rest = rest.starting_at(rows)
-        self.less_context[_SHORT_REFERENCES] += len(parts)
+        self.shortened[_SHORT_REFERENCES] += len(parts)
         return [*parts, rest]
 
     def _first_rows(self, unit: DecodingUnit, rows: int) -> DecodingUnit:

@@ -1,7 +1,7 @@
 """Search strategies with a length limit for each batch row, and a faster beam search on the CPU."""
 
 import math
-from typing import Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 import torch
 from fairseq import search
@@ -66,6 +66,9 @@ class SentenceSearch(search.Search):
         self.counts: Optional[Tensor] = None
         self.least: Optional[Tensor] = None
         self.marks: Optional[Tensor] = None
+        #: ``limits`` and ``counts`` as lists
+        self._limits: List[int] = []
+        self._counts: List[int] = []
         #: ``forbidden`` on the device of the batch
         self.forbidden: Optional[Tensor] = None
         #: (bsz, sentences) number of tokens that are left to the sentences after each
@@ -110,6 +113,7 @@ class SentenceSearch(search.Search):
         self.limits, self.counts, self.least = limits, sizes.gt(0).sum(1), least
         room = (limits - self.marks - self.counts + 1).clamp(min=0).unsqueeze(1)
         shares = (room * sizes).div(sizes.sum(1, keepdim=True).clamp(min=1), rounding_mode="floor")
+        self._limits, self._counts = limits.tolist(), self.counts.tolist()
         with_separator = shares + sizes.gt(0)
         self.reserved = with_separator.flip(1).cumsum(1).flip(1) - with_separator
         self.finished = torch.full((len(limits), self.beam), -math.inf, device=limits.device)
@@ -221,6 +225,22 @@ class SentenceSearch(search.Search):
         _forbid(self.eos, lprobs, counted & ~in_last & ~ended)
         _forbid(self.separator, lprobs, counted & in_last)
         _allow_only(self.separator, lprobs, counted & at_limit & ~in_last & ~ended)
+
+    def forced_ends(self, tokens: Tensor, row: int) -> List[int]:
+        """Return where the sentences of a hypothesis end because of the length limit of their row.
+
+        Args:
+            tokens: (T,) hypothesis, which ends in ``</s>``.
+            row: index of its batch row.
+
+        Returns:
+            Positions of the end symbols in ``tokens``; empty if no sentence reached its limit.
+        """
+        limit, last = self._limits[row], len(tokens) - 1
+        if self._counts[row] == 0:
+            return [last] if last >= limit else []
+        ends = [*tokens[:-1].eq(self.separator).nonzero().view(-1).tolist(), last]
+        return [at for at, left in zip(ends, self.reserved[row].tolist()) if at + left >= limit]
 
     def init_constraints(self, batch_constraints: Optional[Tensor], beam_size: int):
         """Initialize the constraint states for constrained decoding, if supported."""

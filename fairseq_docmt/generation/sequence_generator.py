@@ -113,6 +113,10 @@ class _DocumentGenerator:
         A forced prefix that exceeds the limit of its row is truncated.  n-best lists have equal
         hypotheses once, which a prefix that ends a sentence or groups of beams can repeat.
 
+        Returns:
+            The hypotheses of each row as in fairseq; ``at_limit`` of a hypothesis is a list with
+            the positions of the end symbols that the length limit has forced.
+
         Raises:
             UserError: the constraints of a row do not fit in a translation.
         """
@@ -124,12 +128,19 @@ class _DocumentGenerator:
                 beyond = columns >= self.search.limits.unsqueeze(1)
                 kwargs["prefix_tokens"] = prefixes.masked_fill(beyond, self.pad)
         found = super().generate(models, sample, **kwargs)
+        for row, hypotheses in enumerate(found):
+            for each in hypotheses:
+                each["at_limit"] = self._forced_ends(each["tokens"], row)
         if kwargs.get("constraints") is not None:
             self._check_constrained(found, kwargs["constraints"])
         repeats = kwargs.get("prefix_tokens") is not None or isinstance(
             self.search.inner, DiverseBeamSearch
         )
         return [_distinct(each) for each in found] if repeats and self._lists else found
+
+    def _forced_ends(self, tokens: Tensor, row: int) -> List[int]:
+        # --match-source-len asks for outputs that end at their limit.
+        return [] if self.match_source_len else self.search.forced_ends(tokens, row)
 
     def _check_constrained(self, found: List[list], constraints: Tensor) -> None:
         for row, hypotheses in enumerate(found):

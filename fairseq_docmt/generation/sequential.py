@@ -76,7 +76,7 @@ class SequentialSearch(DocumentSearch):
             for i, found in zip(waiting, self._translate_as_far_as_possible(generator, rest)):
                 results[i] += found
             waiting = [i for i in waiting if len(results[i]) < units[i].num_rows]
-            self.less_context[_SHORT_SENTENCES] += len(waiting)
+            self.shortened[_SHORT_SENTENCES] += len(waiting)
         self._forget_finished(units)
         return results
 
@@ -90,7 +90,7 @@ class SequentialSearch(DocumentSearch):
             generator, shorter, 0, self._context(shorter)
         ):
             shorter = shorter.without_oldest()
-        self.less_context[_SHORT_SENTENCES] += shorter is not unit
+        self.shortened[_SHORT_SENTENCES] += shorter is not unit
         return shorter
 
     def _translate_as_far_as_possible(self, generator, units) -> List[NBestLists]:

@@ -1,5 +1,6 @@
 """Translation with CTranslate2, using a model written by ``export-ctranslate2``."""
 
+import logging
 import math
 import os
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from fairseq_docmt.readers.record_files import parsed_json
 from fairseq_docmt.spans import part_spans
 from fairseq_docmt.symbols import BEGIN_OF_DOCUMENT, complaint, first_reserved
 from fairseq_docmt.text_form import FILE, TextForm, read_text_forms
+
+logger = logging.getLogger(__name__)
 
 #: file of an exported model
 INFO = "document_model.json"
@@ -154,6 +157,8 @@ class ExportedTranslator:
         self._refuse_blocking(search)
         self._search = search
         self._engine = _engine(folder, device, precision)
+        #: number of translations in this run that have reached their length limit
+        self._at_limit = 0
         #: words that no translation has
         self._never = [[BEGIN_OF_DOCUMENT]]
         self._batch = {"max_batch_size": batch_size or max_tokens}
@@ -236,7 +241,15 @@ class ExportedTranslator:
         search.update(beam_size=beam, num_hypotheses=nbest, return_scores=True)
         words = [[self.words_of(sentence) for sentence in document] for document in documents]
         decode = self._sequential if self._decoding == "sequential" else self._jointly
-        return decode(words, search)
+        self._at_limit = 0
+        found = decode(words, search)
+        if self._at_limit:
+            logger.warning(
+                "translations that end because they reached the length limit (--max-len-b) or the "
+                "last target position of the model: %d",
+                self._at_limit,
+            )
+        return found
 
     def _refuse_blocking(self, options: dict) -> None:
         """Refuse ``no_repeat_ngram_size`` if the model reads several sentences as one sequence.
@@ -352,13 +365,16 @@ class ExportedTranslator:
 
         # As in fairseq, the limit of the search is that of a single sentence.
         limits = [
-            len(start) + search["max_decoding_length"] * (end - first)
+            min(
+                len(start) + search["max_decoding_length"] * (end - first),
+                self._model.max_tokens - 1,
+            )
             for start, (_, first, end) in zip(starts, spans)
         ]
         results = self._within_limits(translate, limits)
         found: List[list] = [[[] for _ in document] for document in documents]
         again = []
-        for span, start, result in zip(spans, starts, results):
+        for span, start, limit, result in zip(spans, starts, limits, results):
             d, first, end = span
             outputs = [
                 (_split(words[len(start) :], self._model.separator), score)
@@ -367,6 +383,7 @@ class ExportedTranslator:
             if len(outputs[0][0]) != end - first:
                 again.append(span)
                 continue
+            self._at_limit += len(result.hypotheses[0]) >= limit
             for place in range(end - 1 if keeps_last else first, end):
                 found[d][place] = self._different(
                     (sentences[place - first], score)
@@ -515,9 +532,14 @@ class ExportedTranslator:
         most = search["max_decoding_length"]
         limits = [len(prefix) + min(most, room) for prefix, room in zip(prefixes, left)]
         results = self._within_limits(translate, limits)
-        return [
+        ranked = [
             self._ranked(result, len(prefix), search) for prefix, result in zip(prefixes, results)
         ]
+        if is_last or self._model.window_size is None:  # else it is context of a window
+            self._at_limit += sum(
+                len(best[0][0]) >= min(most, room) for best, room in zip(ranked, left)
+            )
+        return ranked
 
     def _within_limits(self, translate: Callable, limits: List[int]) -> list:
         """Translate rows, each within its own length limit and the positions of the model.

@@ -16,6 +16,8 @@ from fairseq_docmt.generation.hypotheses import (
 )
 
 EOS, SEP = 2, 9
+#: of hypotheses that no length limit has ended
+FREE = {"at_limit": []}
 
 
 def test_alignments_leave_out_end_symbols_and_other_sentences():
@@ -86,7 +88,7 @@ def test_best_tokens():
 def sentence(*tokens):
     scores = torch.zeros(len(tokens) + 1)
     ended = torch.tensor([*tokens, EOS])
-    return {"tokens": ended, "score": torch.tensor(-9.0), "positional_scores": scores}
+    return {"tokens": ended, "score": torch.tensor(-9.0), "positional_scores": scores, **FREE}
 
 
 def test_nbest_lists_have_no_sentence_twice_and_are_in_order():
@@ -114,6 +116,9 @@ def test_a_wrong_number_of_sentences_is_matched_without_loss():
         assert [h["tokens"].tolist() for h in two.matched(count, EOS).sentences] == wanted
     four = JointHypothesis(-1.0, [scored(1.0), scored(2.0), scored(3.0, 4.0), scored(5.0)])
     last = four.matched(2, EOS).sentences[-1]
+    assert last["at_limit"] == []
+    four.sentences[2]["at_limit"] = [2]
+    assert four.matched(2, EOS).sentences[-1]["at_limit"] == [2]
     assert last["positional_scores"].tolist() == [2.0, 3.0, 4.0, 5.0, 0.0]
 
 
@@ -121,4 +126,5 @@ def scored(*values):
     return {
         "tokens": torch.tensor([4] * len(values) + [EOS]),
         "positional_scores": torch.tensor([*values, 0.0]),
+        **FREE,
     }

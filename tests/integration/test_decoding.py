@@ -25,6 +25,7 @@ from fairseq_docmt.generation.joint import JointSearch
 from fairseq_docmt.generation.sentence_search import SentenceSearch
 
 DOCS = tiny.documents((1, 5, 2, 7), 2)
+AT_LIMIT = "translations that end because they reached the length limit"
 WINDOW = ["--task", "sliding_window_translation"]
 DOCUMENT = ["--task", "full_document_translation"]
 ROWS = ["--task", "document_rows_translation"]
@@ -718,6 +719,7 @@ def test_options_without_effect_are_named(binarised, system, options, message, c
     checkpoint, given = system
     tiny.generate(binarised, checkpoint, *given, *options)
     named = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    named = [text for text in named if not text.startswith(AT_LIMIT)]
     assert named == ([message] if message else [])
 
 
@@ -756,13 +758,69 @@ def test_all_samples_are_listed(binarised, system):
 
 
 @pytest.mark.parametrize("length", ["1", "30"])
-def test_the_source_gives_the_length(binarised, memory_stream_checkpoint, length):
+def test_the_source_gives_the_length(binarised, memory_stream_checkpoint, caplog, length):
     """Whatever the maximum; as fairseq counts the end of the source, there is a word more."""
     options = [*STREAM, "--match-source-len", "--max-len-b", length]
     output = tiny.generate(binarised, memory_stream_checkpoint, *options)
     sources = tiny.lines_of(output, "S")
     for row, text in tiny.lines_of(output).items():
         assert len(text.split()) == len(sources[row].split()) + 1
+    assert at_limit(caplog) == 0
+
+
+def at_limit(caplog) -> int:
+    """Number of translations that are said to end at their length limit."""
+    found = [text for text in caplog.messages if text.startswith(AT_LIMIT)]
+    return sum(int(text.rpartition(": ")[2]) for text in found)
+
+
+SINGLE = [("window", "sequential"), ("cache-stream", "stream"), ("memnet-rows", "iterative")]
+
+
+@pytest.mark.parametrize("system", SINGLE, indirect=True, ids=str)
+def test_translations_at_their_length_limit_are_counted(binarised, system, caplog):
+    checkpoint, options = system
+    lengths = ["--max-len-a", "0.3", "--max-len-b", "3"]
+    output = tiny.generate(binarised, checkpoint, *options, *lengths, "--nbest", "2")
+    limits = {
+        row: int(0.3 * (len(text.split()) + 1) + 3)
+        for row, text in tiny.lines_of(output, "S").items()
+    }
+    sizes = {row: len(text.split()) for row, text in tiny.lines_of(output).items()}
+    reached = [row for row, size in sizes.items() if size == limits[row]]
+    assert at_limit(caplog) == len(reached) > 0
+
+
+@pytest.mark.parametrize("ratio", [0.5, 1.1, 4.0])
+def test_sentences_of_an_output_at_their_length_limit_are_counted(
+    binarised, document_checkpoint, caplog, ratio
+):
+    """A sentence may use its share of the output's limit and what those before it have left."""
+    options = [*DOCUMENT, "--force-sentence-count", "--max-len-a", str(ratio), "--max-len-b", "0"]
+    options += ["--max-document-tokens", "50", "--override-checkpoint-options"]
+    output = tiny.generate(binarised, document_checkpoint, *options)
+    sources, lines = tiny.lines_of(output, "S"), tiny.lines_of(output)
+    rows, reached = iter(sorted(lines)), 0
+    for doc in DOCS:
+        own = [next(rows) for _ in doc]
+        sizes = [len(sources[row].split()) + 1 for row in own]
+        limit = int(ratio * sum(sizes))
+        words = limit - len(own) + 1  # between the sentences are separators
+        left = limit - sum(1 + words * size // sum(sizes) for size in sizes)
+        for row, size in zip(own, sizes):
+            left += 1 + words * size // sum(sizes) - len(lines[row].split())
+            reached += left == 0
+            left -= 1
+    assert at_limit(caplog) == reached
+    assert reached > 0 or ratio == 4.0
+
+
+@pytest.mark.parametrize("keep", [[], ["--wrong-sentence-count", "keep"]])
+def test_outputs_at_their_length_limit_are_counted(binarised, document_checkpoint, caplog, keep):
+    """Of an output of any number of sentences the last one reaches the limit."""
+    options = [*DOCUMENT, "--max-len-a", "1", "--max-len-b", "0", *keep]
+    tiny.generate(binarised, document_checkpoint, *options)
+    assert 0 < at_limit(caplog) <= len(tiny.rows_of(DOCS))
 
 
 @pytest.mark.parametrize("decoding", ["segment", "window", "overlap", "sequential"])

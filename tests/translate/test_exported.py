@@ -136,17 +136,34 @@ def test_documents_are_translated_as_by_fairseq(
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-def test_sentences_of_long_and_of_short_contexts_have_the_same_limit(folder, limit):
+def test_sentences_of_long_and_of_short_contexts_have_the_same_limit(folder, caplog, limit):
     exported = ExportedTranslator(str(folder), decoding="sequential")
     found = exported.translate_nbest(DOCS, 2, 2, max_len_b=limit)
     lengths = [len(each.text.split()) for d in found for best in d for each in best]
     assert max(lengths) == limit
+    reached = sum(len(best[0].text.split()) == limit for d in found for best in d)
+    assert [text for text in caplog.messages if text.endswith(f"of the model: {reached}")]
     for all_have, this_has in (
         ({"max_len_b": limit}, {}),
         ({"max_len_b": 9}, {"max_len_b": limit}),
     ):
         other = ExportedTranslator(str(folder), decoding="sequential", **all_have)
         assert other.translate_nbest(DOCS, 2, 2, **this_has) == found
+
+
+@pytest.mark.parametrize("decoding", ["window", "sequential"])
+def test_translations_at_their_length_limit_are_counted(checkpoint, folder, caplog, decoding):
+    """As with fairseq; with a beam of 1 both reach the limit at the same sentences."""
+    for limit in (2, 40):
+        counts = []
+        for load in (DocumentTranslator.from_pretrained, ExportedTranslator):
+            caplog.clear()
+            model = folder if load is ExportedTranslator else checkpoint
+            translator = load(str(model), decoding=decoding)
+            translator.translate_nbest(DOCS, 1, 1, max_len_b=limit)
+            found = [text for text in caplog.messages if "they reached the length limit" in text]
+            counts.append(sum(int(text.rpartition(": ")[2]) for text in found))
+        assert counts[0] == counts[1] and bool(counts[0]) == (limit == 2)
 
 
 def test_parts_of_documents_are_those_of_the_task(of_documents, folder_of_documents):
