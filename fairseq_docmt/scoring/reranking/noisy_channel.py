@@ -224,6 +224,8 @@ def _report_guesses(model: DocumentLanguageModel, candidates: Candidates) -> Non
 def _channel(args: argparse.Namespace, candidates: Candidates) -> ReferenceScorer:
     """Load the channel model, and warn if it lacks many words of the candidates or the source.
 
+    Its direction is printed if no option names the language of the candidates.
+
     With ``--text-form``, the model preprocesses texts as in its training.  Otherwise they must
     already be preprocessed.
 
@@ -241,6 +243,8 @@ def _channel(args: argparse.Namespace, candidates: Candidates) -> ReferenceScore
             f"{direction}; give a model that translates {args.text_form[1]}, the language of the "
             "candidates (--text-form), to the language of the source"
         )
+    if not args.text_form:  # nothing else names the language of the candidates
+        print(f"{direction}: the candidates are taken for {source}, the source for {target}")
     sides = [("candidates", True, [text for texts in candidates.texts for text in texts])]
     if candidates.source is not None:
         sides.append(("source", False, candidates.source))

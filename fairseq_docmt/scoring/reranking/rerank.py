@@ -238,7 +238,7 @@ def tune(
     """Try all combinations of weights, and return the one with the best BLEU.
 
     Each combination is printed with its BLEU.  Of several with the best BLEU, the first is
-    returned.
+    returned, and their number is printed.
 
     Args:
         candidates: candidates of all sentences.
@@ -262,6 +262,9 @@ def tune(
         print(f"s-BLEU {tried[-1][0]:.2f}  {_written(weights)}")
     best, weights = max(tried, key=lambda pair: pair[0])
     print(f"best: {_written(weights)}  ({metric.get_signature()})")
+    equal = sum(score == best for score, _ in tried)
+    if equal > 1:
+        print(f"{equal} of {len(tried)} have this s-BLEU; the first of them is taken")
     return weights
 
 
