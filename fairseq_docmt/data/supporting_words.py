@@ -177,6 +177,16 @@ class _Check:
         self.document = np.full(len(pairs), -1)
         self.document[index.line_ids] = index.document
 
+    def line(self, line: int) -> int:
+        """Return a line of the corpus after checking that there is a sentence in it.
+
+        Raises:
+            ValueError: the line is blank or outside the corpus.
+        """
+        if not 0 <= line < len(self.document) or self.document[line] < 0:
+            raise ValueError(f"the corpus has no sentence in line {line}")
+        return line
+
     def word(self, side: str, line: int, token: int, of_line: int) -> Word:
         """Check that a word exists, in the same document as the ambiguous words of the record.
 
@@ -193,8 +203,7 @@ class _Check:
         """
         if type(token) is not int:
             raise ValueError(f"{token!r} is not the number of a token")
-        if not 0 <= line < len(self.document) or self.document[line] < 0:
-            raise ValueError(f"the corpus has no sentence in line {line}")
+        self.line(line)
         if not 0 <= token < self.sizes[side][line] - 1:
             raise ValueError(
                 f"line {line} of the {side} has {self.sizes[side][line] - 1} tokens, but token "
@@ -250,7 +259,7 @@ def _parse(record: dict, first: int, check: _Check) -> Tuple[int, Ambiguity]:
     unknown = [name for name in record if name not in FIELDS]
     if unknown:
         raise ValueError(f"unknown field {unknown[0]}")
-    line = first + record["line"]
+    line = check.line(first + record["line"])
     words = {
         side: [check.word(side, line, token, line)[1] for token in record.get(side, [])]
         for side in SIDES
@@ -263,4 +272,6 @@ def _parse(record: dict, first: int, check: _Check) -> Tuple[int, Ambiguity]:
         ]
         for side in SIDES
     }
+    if not (any(words.values()) and any(supporting.values())):
+        raise ValueError("a record needs ambiguous words and supporting words")
     return line, Ambiguity(words, supporting)

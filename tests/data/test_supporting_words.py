@@ -188,6 +188,10 @@ def test_parts_of_a_training_set_have_their_own_files(tmp_path, dictionary, copi
     "record, problem",
     [
         ('{"line": 0', "Expecting"),
+        ('{"line": -1}', "the corpus has no sentence in line -1"),
+        ('{"line": 99999}', "the corpus has no sentence in line 99999"),
+        ('{"line": 2}', "a record needs ambiguous words and supporting words"),
+        ('{"line": 2, "source": [0]}', "a record needs ambiguous words and supporting words"),
         ("[1]", 'an object with "line" is expected'),
         ('{"source": [0]}', 'an object with "line" is expected'),
         ('{"line": 0, "sources": [0]}', "unknown field sources"),
@@ -211,7 +215,8 @@ def test_parts_of_a_training_set_have_their_own_files(tmp_path, dictionary, copi
 def test_a_file_that_does_not_fit_is_refused(tmp_path, dictionary, record, problem):
     corpus = corpus_of(tmp_path, dictionary)
     path = tmp_path / "train.zh-en.supporting.jsonl"
-    path.write_text('{"line": 0}\n' + record + "\n", encoding="latin-1")
+    good = json.dumps(RECORDS[0])
+    path.write_text(good + "\n" + record + "\n", encoding="latin-1")
     with pytest.raises(UserError) as error:
         SupportingWords.read(corpus)
     assert str(error.value).startswith(f"{path}: line 2: ")
