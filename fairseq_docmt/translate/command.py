@@ -50,6 +50,8 @@ SIZES = {"cpu": (32, 2000, 4000), "cuda": (256, 20000, 16000)}
 
 #: Name of the system in formats that have one.
 SYSTEM = "fairseq_docmt"
+#: Other names that fairseq-generate has for an option.
+ALIASES = {"max_sentences": "batch_size"}
 LONG_SENTENCES = ", which cuts sentences that are too long for the model into pieces; leave it out"
 #: Options of fairseq-generate whose value is a file.
 OF_FILES = ("--bpe-codes", "--lm-path", "--sentencepiece-model", "--user-dir")
@@ -66,6 +68,9 @@ OF_OTHER_COMMANDS = {
     "task": ", which translates with the task of training; leave it out",
     **dict.fromkeys(
         ("drafts", "gold_drafts"), ", whose input is no binarised corpus; use fairseq-generate"
+    ),
+    **dict.fromkeys(
+        ("post_process", "remove_bpe"), ", which joins the subwords itself; leave it out"
     ),
     "no_seed_provided": "; give another --seed for other samples",
     "constraints": "; use fairseq-interactive, or leave it out",
@@ -290,6 +295,7 @@ def _other_options(words: List[str]) -> dict:
     for word in words:
         if word.startswith("--"):
             name, has_value, value = word[2:].replace("-", "_").partition("=")
+            name = ALIASES.get(name, name)
             found[name] = _value(word.partition("=")[2]) if has_value else True
             name = None if has_value else name
         elif name is None:

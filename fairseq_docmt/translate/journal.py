@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import os
+from pathlib import Path
 from typing import Dict, Iterable, List, NamedTuple
 
 from fairseq_docmt.errors import UserError
@@ -59,8 +60,11 @@ class Journal:
         self._path = path
         self.found: Dict[int, Finished] = {}
         end = self._read(run) if os.path.exists(path) else 0
+        folder = Path(os.path.abspath(path)).parent
+        #: folders that did not exist before, the innermost first
+        self._new_folders = [each for each in (folder, *folder.parents) if not each.exists()]
         try:
-            os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
             self._stream = open(path, "r+b" if end else "ab")
         except OSError as error:
             raise UserError(f"{path} cannot be written: {error.strerror}") from None
@@ -137,10 +141,14 @@ class Journal:
         """Close the file, and remove it unless it is still needed.
 
         Args:
-            keep: True to keep the file for another run; a file without documents is removed anyway.
+            keep: True to keep the file for another run; a file without documents is removed anyway,
+                with the folders that were made for it.
         """
         if not (keep and self.found):
             os.remove(self._path)
+            for folder in self._new_folders:
+                with contextlib.suppress(OSError):  # it is not empty
+                    folder.rmdir()
         # What could not be written would be written again.
         with contextlib.suppress(OSError):
             self._stream.close()

@@ -453,6 +453,8 @@ MISTAKES = {
     "no name": ("w1\n", ["--out", ""], "--out is empty; give a file or a value"),
     "an output that is there": ("w1\n", ["--out", "FILE"], "is already there; remove it"),
     "a misspelt option": ("w1\n", ["--lenpan", "1"], "unknown option lenpan; do you mean lenpen?"),
+    "subwords to join": ("w1\n", ["--remove-bpe"], "--remove-bpe has no effect in translate, wh"),
+    "sizes by another name": ("w1\n", ["--max-sentences", "1"], None),
     "constraints": ("w1\n", ["--constraints"], "no effect in translate; use fairseq-interactive"),
     "a value": ("w1\n", ["--min-len", "few"], "min_len must be a whole number, got 'few'"),
     "a word too many": ("w1\n", ["--lenpen", "1", "--seed", "1", "x"], "x belongs to no option"),
@@ -599,10 +601,11 @@ def test_mistakes(run, tmp_path, name):
 
 
 @pytest.mark.parametrize("workers", ["1", pytest.param("2", marks=LONG)])
-def test_a_refused_option_leaves_no_file(run, tmp_path, workers):
+@pytest.mark.parametrize("out", ["out", "new/folder/out"])
+def test_a_refused_option_leaves_no_file(run, tmp_path, workers, out):
     (tmp_path / "in").write_text(tiny.text_of(DOCS))
     with pytest.raises(UserError, match="unknown option lenpan"):
-        run(tmp_path / "in", "--out", tmp_path / "out", "--lenpan", "1", "--workers", workers)
+        run(tmp_path / "in", "--out", tmp_path / out, "--lenpan", "1", "--workers", workers)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
