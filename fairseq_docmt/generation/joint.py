@@ -36,15 +36,7 @@ class JointSearch(DocumentSearch):
         self._joint_outputs = self._wrong_counts = 0
 
     def end(self) -> None:
-        """Log how many outputs had the wrong number of sentences; warn about empty translations."""
-        if self.empty > 0:
-            reason = (
-                "; the length limit (--max-len-b) holds for all sentences of an output together, "
-                "so the last ones may lack room"
-            )
-            logger.warning(
-                "%d sentences have an empty translation%s", self.empty, reason if self.joint else ""
-            )
+        """Log how many outputs had the wrong number of sentences."""
         if self._joint_outputs > 0:
             kept = self.task.cfg.wrong_sentence_count == "keep"
             logger.info(

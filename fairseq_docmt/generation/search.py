@@ -40,6 +40,12 @@ _AT_LIMIT = (
     "last target position of the model"
 )
 
+_EMPTY = "sentences with an empty translation"
+_EMPTY_OF_JOINT = (
+    f"{_EMPTY} (the length limit, --max-len-b, holds for all sentences of an output together, so "
+    "the last ones may lack room)"
+)
+
 #: seconds before a bar appears
 DELAY = 5
 #: seconds between two updates on a terminal, and in a log file
@@ -164,10 +170,8 @@ class DocumentSearch:
         self.task = task
         self.eos, self.pad = task.target_dictionary.eos(), task.target_dictionary.pad()
         self._units_left = 0
-        #: what lost context or was ended in this run, and why -> how often
+        #: what lost context or words in this run, and why -> how often
         self.shortened: Counter = Counter()
-        #: number of sentences with an empty translation in this run
-        self.empty = 0
         self.progress = DecodingProgress()
 
     # ---- defined by subclasses -----------------------------------------------------------------
@@ -255,7 +259,6 @@ class DocumentSearch:
         """Start a run over ``units`` decoding units, and reset the statistics of the search."""
         self._units_left = units
         self.shortened.clear()
-        self.empty = 0
 
     @torch.no_grad()
     def decode(self, generator, models, units, prefixes=None, constraints=None) -> NBestLists:
@@ -294,7 +297,8 @@ class DocumentSearch:
                 continue
             lists = next(found)
             if not scores:
-                self.empty += sum(len(best["tokens"]) < 2 for best, *_ in lists)
+                empty = _EMPTY_OF_JOINT if self.joint else _EMPTY
+                self.shortened[empty] += sum(len(best["tokens"]) < 2 for best, *_ in lists)
                 self.shortened[_AT_LIMIT] += sum(bool(best["at_limit"]) for best, *_ in lists)
             results += lists
         self.progress.finish_batch(len(results))
