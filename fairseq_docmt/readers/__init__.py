@@ -18,7 +18,10 @@ __all__ = ["Document", "Documents", "Input", "Lines", "Output", "read_docids", "
 __all__ += ["output_lines", "unknown_format"]
 
 _OUTPUT_LINE = re.compile(r"([SDHTP])-(\d{1,18})\t(.*)")
-
+#: A line that consists of blocks, as in HTML; text may have elements such as ``<i>``.
+_TAGGED = re.compile(r"</?(body|div|h[1-6]|head|li|ol|p|table|td|tr|ul)\b.*>", flags=re.I)
+#: Times of a subtitle in SRT, WebVTT and ASS.
+_TIMES = re.compile(r"^((\d+:)?\d\d:\d\d[.,]\d{3} +--> |Dialogue: \d+,\d+:\d\d:)", flags=re.M)
 
 #: A name after the file: fields of a record, see :class:`~fairseq_docmt.readers.records.Wanted`.
 _FIELD = re.compile(r"(doc|segment|text|system)=(.+)")
@@ -127,8 +130,13 @@ def unknown_format(text: str) -> Optional[str]:
 
     If the text does not seem to be in an unsupported format, None is returned.
     """
-    if re.match(r"\s*<(!doctype|html|mteval|srcset|refset|tstset|doc)\b", text, flags=re.I):
+    lines = list(filter(None, map(str.strip, text.split("\n"))))
+    if re.match(r"\s*<(!doctype|html|mteval|srcset|refset|tstset|doc)\b", text, flags=re.I) or (
+        lines and all(_TAGGED.fullmatch(line) for line in lines)
+    ):
         return "mark-up without documents and segments"
+    if _TIMES.search(text):
+        return "subtitles with times"
     if record_files.is_json_without_objects(text):
         return "JSON lines without objects, or text with quotation marks around each line"
     if record_files.has_tabs_throughout(text):

@@ -108,6 +108,8 @@ class Engine:
             segments.append(self._joined(best))
             if part.cut:
                 notes.append(f"{place}: too long for the model; cut and put together again")
+            if part.sentences and not segments[-1][0].text.strip():
+                notes.append(f"{place}: the translation is empty")
         return Finished(segments, notes)
 
     def _joined(self, best: list) -> List[Hypothesis]:

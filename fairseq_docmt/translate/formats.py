@@ -383,10 +383,13 @@ def read_source(
     if plain:
         found = PlainText(text, path, layout)
     elif layout.docids is not None:
-        if sgm.is_sgm(text) or wmt_xml.is_xml(text) or record_files.is_jsonl(text):
+        is_table = record_files.separator_of(text) == "\t"
+        if is_table or sgm.is_sgm(text) or wmt_xml.is_xml(text) or record_files.is_jsonl(text):
             raise UserError(
-                f"--docids is for plain text, and {path} names its documents; leave it out"
+                f"--docids is for plain text, and {path} names its documents; leave it out, or "
+                "give --input-format text if it is one segment per line"
             )
+        _refuse_other(text, path)
         found = PlainText(text, path, layout)
     elif sgm.is_sgm(text):
         found = Sgm(text, path, layout, system, language)
@@ -429,8 +432,9 @@ def _refuse_other(text: str, path: str) -> None:
         kind = "a table separated by commas or semicolons"
     if kind:
         raise UserError(
-            f"{path} seems to be {kind}; write it as JSON lines by `fairseq-docmt convert --role "
-            "source --out NEW.jsonl`, or give --input-format text if it is one segment per line"
+            f"{path} seems to be {kind}; write it as JSON lines (`fairseq-docmt convert --role "
+            "source --out NEW.jsonl` reads many formats), or give --input-format text if it is one "
+            "segment per line"
         )
 
 
@@ -447,6 +451,9 @@ def _ordered(rows: Dict[str, List[Tuple[int, Row]]]):
     Args:
         rows: document id -> pairs of a record's index in the file and its :class:`Row`.
 
+    Raises:
+        UserError: a record has several lines, and is not the only one of its document.
+
     Returns:
         The documents, and a list that says where each record of the file went: the index of its
         document, the index of its first segment in that document, and its segments.
@@ -460,7 +467,14 @@ def _ordered(rows: Dict[str, List[Tuple[int, Row]]]):
         segments: List[str] = []
         places: List[str] = []
         for number, row in given:
-            lines = [row.text] if row.number is not None or len(given) > 1 else row.text.split("\n")
+            lines = row.text.split("\n")
+            if row.number is None and len(given) > 1 and "\n" in row.text.strip():
+                raise UserError(
+                    f"{row.where} has a line break, but is one of {len(given)} records of document "
+                    f"{name}; give each document an id of its own, or number the segments"
+                )
+            if row.number is not None or len(given) > 1:
+                lines = [row.text]
             of_record[number] = (len(documents), len(segments), lines)
             segments += [" ".join(line.split()) for line in lines]
             places += [row.where] * len(lines)

@@ -19,6 +19,7 @@ from long_tests import LONG, long_but_for
 
 from fairseq_docmt import command_line
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.readers import read_input
 from fairseq_docmt.translate import command
 from fairseq_docmt.translate.engine import running
@@ -326,6 +327,19 @@ def test_lines_and_blanks_come_back(run, tmp_path):
     assert found == f"  {one} {two}\n\n\n\t{three}"
 
 
+def test_empty_translations_are_named(run, tmp_path, capsys, monkeypatch):
+    """Also of pieces that are only spaces; blank lines are no sentences."""
+    given = tmp_path / "in"
+    given.write_text("w1\n\nw2\n")
+    run(given)
+    assert "is empty" not in capsys.readouterr().err
+    monkeypatch.setattr(DocumentTranslator, "_translation", lambda *_: Hypothesis(" ", 0.0))
+    run(given)
+    found = [line for line in capsys.readouterr().err.splitlines() if "is empty" in line]
+    named = [f"warning: {given}: line {number}: the translation is empty" for number in (1, 3)]
+    assert found == named
+
+
 def test_a_sentence_that_is_too_long_is_cut(run, tmp_path, capsys):
     given = tmp_path / "in"
     half = " ".join(["w1"] * 900)
@@ -415,6 +429,34 @@ MISTAKES = {
         '{"doc_id": "a", "source": "w1"}',
         ["--docids", "FILE"],
         "--docids is for plain text, and .* names its documents; leave it out",
+    ),
+    "docids of a table": (
+        "doc_id\tsource\na\tw1\n",
+        ["--docids", "FILE"],
+        "--docids is for plain text, and .* names its documents; leave it out",
+    ),
+    "docids of JSON without objects": ('"w1"\n"w2"', ["--docids", "IDS"], "seems to be JSON lines"),
+    "subtitles": (
+        "1\n00:00:01,000 --> 00:00:02,000\nw1 w2\n",
+        [],
+        "in seems to be subtitles with times; write it as JSON lines",
+    ),
+    "subtitles as text": (
+        "1\n00:00:01,000 --> 00:00:02,000\nw1 w2\n",
+        ["--input-format", "text"],
+        None,
+    ),
+    "a part of HTML": ("<p>w1</p>\n\n<p>w2</p>\n", [], "in seems to be mark-up without documents"),
+    "documents of one id": (
+        '{"doc_id": "a", "text": "w1\\nw2"}\n{"doc_id": "a", "text": "w1"}\n',
+        [],
+        "line 1 has a line break, but is one of 2 records of document a; give each document an id",
+    ),
+    "line breaks in numbered segments": (
+        '{"doc_id": "a", "segment": 1, "text": "w1\\nw2"}\n'
+        '{"doc_id": "a", "segment": 2, "text": "w1"}\n',
+        [],
+        None,
     ),
     "half of a character": (
         r'{"doc_id": "a", "x": "\ud801", "source": "w1 \ud800"}',

@@ -86,9 +86,6 @@ def add_arguments(parser) -> None:
 
 def main(args) -> None:
     """Run ``fairseq-docmt contrastive``: score and judge the items, and report the accuracies."""
-    for path in filter(None, (args.convert, args.items, args.out and Path(args.out))):
-        if not path.parent.is_dir():
-            raise UserError(f"folder {path.parent} not found; create it first")
     _refuse_unused(args)
     sets = _read_sets(args)
     if args.convert:

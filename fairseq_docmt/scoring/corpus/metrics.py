@@ -34,6 +34,8 @@ from fairseq_docmt.scoring.texts.alignment import NO_SPACES, base_code
 from fairseq_docmt.scoring.texts.test_set import Translations
 
 SIGNIFICANT = 0.05
+#: Largest number of resamples or trials; more would take days.
+MAXIMUM_SAMPLES = 1_000_000
 #: Least number of resamples or trials; with fewer, p-values are meaningless.
 MINIMUM_SAMPLES = 5
 #: Letters of scripts without spaces between words.
@@ -216,8 +218,10 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
     """
     if args.tests and len(texts.names) < 2:
         raise UserError("--tests compare systems with the first one; give two or more systems")
-    if args.samples is not None and args.samples < MINIMUM_SAMPLES:
-        raise UserError(f"--samples must be at least {MINIMUM_SAMPLES}, got {args.samples}")
+    samples = MINIMUM_SAMPLES if args.samples is None else args.samples
+    if not MINIMUM_SAMPLES <= samples <= MAXIMUM_SAMPLES:
+        bounds = f"from {MINIMUM_SAMPLES} to {MAXIMUM_SAMPLES:,}"
+        raise UserError(f"--samples must be {bounds}, got {args.samples}")
     if args.samples and not set(args.tests) & set(significance.PAIRED_TESTS):
         raise UserError("--samples is for --tests bootstrap and randomisation; leave it out")
     with_comet = any(name.startswith("comet") for name in args.metrics)

@@ -259,7 +259,8 @@ def test_docids_divide_lines(scoring, write):
         (["a=FILE", "a=FILE"], "two systems are named a"),
         (["a=FILE", "--tests", "sign"], "--tests compare systems with the first one"),
         (["a=FILE", "--by-position", "0"], "a range must have at least 1 position, not 0"),
-        (["a=FILE", "--samples", "-1"], "--samples must be at least 5, got -1"),
+        (["a=FILE", "--samples", "-1"], "--samples must be from 5 to 1,000,000, got -1"),
+        (["a=FILE", "--samples", "1000001"], "--samples must be from 5 to 1,000,000, got 1000001"),
         (
             ["a=FILE", "b=FILE", "--tests", "sign", "--samples", "9"],
             "--samples is for --tests bootstrap and randomisation; leave it out",

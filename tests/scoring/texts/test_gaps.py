@@ -67,8 +67,10 @@ def test_marks_may_be_in_the_source_or_the_system(write, plain):
     system = write("system.jsonl", json_lines(*rows("translation", bad=[("a", 1)])))
     found = read_translations({"x": plain, "y": system}, [reference], marked)
     assert found.systems["x"] == found.systems["y"] == found.source == WORDS[1:11]
-    (note,) = found.notes
-    assert note == "left out, marked as bad (is_bad_source): 2 segments (a, 1; c, 4)"
+    assert found.notes == [
+        "left out, marked as bad (is_bad_source): 2 segments (a, 1; c, 4)",
+        "the source and a reference are the same text; look at their files",
+    ]
 
 
 def test_marks_of_a_table(write, plain):
@@ -215,7 +217,9 @@ def test_segments_without_text_in_a_reference_or_the_source(write, kind):
     (text,) = found.systems.values()
     assert text == (["ax", "bx", "by"] if kind == "xml" else [WORDS[0], *WORDS[2:8]])
     assert all(map(all, found.references)) and all(found.source or [True])
-    assert found.notes == ["left out, without a reference or source: 1 segments (a, 2)"]
+    note, *others = found.notes
+    assert note == "left out, without a reference or source: 1 segments (a, 2)"
+    assert bool(others) == (kind == "source")  # the others are the same text
 
 
 def numbered(numbers):

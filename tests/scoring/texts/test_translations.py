@@ -109,6 +109,16 @@ def test_empty_translations_without_boundaries(write):
     assert read(write, "A\n\nC\n\nD\n\nF\n", TWO).notes == ["x: 2 empty translations"]
 
 
+def test_a_source_that_is_a_reference_is_named(write):
+    systems = {"x": write("x", "A\nB\n")}
+    paths = [write("one", "a\nb\n"), write("two", "a\nc\n")]
+    note = "the source and a reference are the same text; look at their files"
+    found = [
+        read_translations(systems, paths, source=path).notes for path in (paths[1], systems["x"])
+    ]
+    assert [note in notes for notes in found] == [True, False]
+
+
 def test_outputs_bring_their_references(write):
     text = "T-4\tc d\nD-4\t-1\tC\nT-1\tb\nD-1\t-1\tB\nT-0\ta\nD-0\t-1\tA\n"
     outputs = {"x": write("x", text), "y": write("y", text)}
