@@ -791,7 +791,7 @@ def test_translations_at_their_length_limit_are_counted(binarised, system, caplo
     assert at_limit(caplog) == len(reached) > 0
 
 
-@pytest.mark.parametrize("ratio", [0.5, 1.1, 4.0])
+@pytest.mark.parametrize("ratio", [0.5, 1.1, pytest.param(4.0, marks=LONG)])
 def test_sentences_of_an_output_at_their_length_limit_are_counted(
     binarised, document_checkpoint, caplog, ratio
 ):
@@ -815,10 +815,9 @@ def test_sentences_of_an_output_at_their_length_limit_are_counted(
     assert reached > 0 or ratio == 4.0
 
 
-@pytest.mark.parametrize("keep", [[], ["--wrong-sentence-count", "keep"]])
-def test_outputs_at_their_length_limit_are_counted(binarised, document_checkpoint, caplog, keep):
+def test_outputs_at_their_length_limit_are_counted(binarised, document_checkpoint, caplog):
     """Of an output of any number of sentences the last one reaches the limit."""
-    options = [*DOCUMENT, "--max-len-a", "1", "--max-len-b", "0", *keep]
+    options = [*DOCUMENT, "--max-len-a", "1", "--max-len-b", "0", "--wrong-sentence-count", "keep"]
     tiny.generate(binarised, document_checkpoint, *options)
     assert 0 < at_limit(caplog) <= len(tiny.rows_of(DOCS))
 
