@@ -106,6 +106,7 @@ class Layout(NamedTuple):
         Missing documents are found by their ids, and missing segments by their names in the
         document.  In an output of ``fairseq-generate``, missing sentences are found by their
         numbers.  If the text or the test set has no ids, names or numbers, nothing is added.
+        Documents that are not in the test set are kept, at the end.
 
         Raises:
             UserError: the numbers of an output do not show which sentences are missing.
@@ -120,7 +121,9 @@ class Layout(NamedTuple):
             _filled(found.get(name), name, int(size), wanted)
             for name, size, wanted in zip(self.ids, sizes, numbers)
         ]
-        return text._replace(documents=filled)
+        known = set(self.ids)
+        others = [document for name, document in found.items() if name not in known]
+        return text._replace(documents=[*filled, *others])
 
     def _output_filled(self, text: Output) -> Output:
         """Return an output with empty translations of the sentences that it lacks.

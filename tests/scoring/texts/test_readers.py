@@ -13,7 +13,7 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import Document, Documents, Lines, Output, read_input
 from fairseq_docmt.readers import files as _files
 from fairseq_docmt.scoring.texts.layout import layout_of
-from fairseq_docmt.scoring.texts.translations import read_translations
+from fairseq_docmt.scoring.texts.translations import Reading, read_translations
 
 XML = """<?xml version='1.0' encoding='utf-8'?>
 <dataset id="set"><collection id="general">
@@ -68,8 +68,10 @@ b	four	vier	vier x
         ("x.txt", "eins x\ndrei x\n\nvier x\n"),
     ],
 )
-def test_the_same_system_in_every_format(write, tmp_path, name, text):
-    found = read_translations({"X": write(name, text)}, [write("r.xml", XML) + "#A"])
+@pytest.mark.parametrize("missing", [None, "skip", "empty"])
+def test_the_same_system_in_every_format(write, tmp_path, name, text, missing):
+    systems, reading = {"X": write(name, text)}, Reading(missing=missing)
+    found = read_translations(systems, [write("r.xml", XML) + "#A"], reading=reading)
     assert found.systems == {"X": ["eins x", "drei x", "vier x"]}
     assert found.references == [["eins", "drei", "vier"]]
     assert found.ids == ["a", "b"] and found.index.starts.tolist() == [0, 2, 3]
