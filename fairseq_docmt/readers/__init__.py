@@ -21,7 +21,9 @@ _OUTPUT_LINE = re.compile(r"([SDHTP])-(\d{1,18})\t(.*)")
 #: A line that consists of blocks, as in HTML; text may have elements such as ``<i>``.
 _TAGGED = re.compile(r"</?(body|div|h[1-6]|head|li|ol|p|table|td|tr|ul)\b.*>", flags=re.I)
 #: Times of a subtitle in SRT, WebVTT and ASS.
-_TIMES = re.compile(r"^((\d+:)?\d\d:\d\d[.,]\d{3} +--> |Dialogue: \d+,\d+:\d\d:)", flags=re.M)
+_TIMES = re.compile(r"(\d+:)?\d\d:\d\d[.,]\d{3} +--> |Dialogue: \d+,\d+:\d\d:")
+#: Subtitles have a time in more than one of this many lines; a text may have one by mistake.
+MOST_LINES_OF_A_TIME = 10
 
 #: A name after the file: fields of a record, see :class:`~fairseq_docmt.readers.records.Wanted`.
 _FIELD = re.compile(r"(doc|segment|text|system)=(.+)")
@@ -135,7 +137,7 @@ def unknown_format(text: str) -> Optional[str]:
         lines and all(_TAGGED.fullmatch(line) for line in lines)
     ):
         return "mark-up without documents and segments"
-    if _TIMES.search(text):
+    if sum(map(bool, map(_TIMES.match, lines))) > len(lines) // MOST_LINES_OF_A_TIME:
         return "subtitles with times"
     if record_files.is_json_without_objects(text):
         return "JSON lines without objects, or text with quotation marks around each line"

@@ -79,6 +79,13 @@ def test_the_same_system_in_every_format(write, tmp_path, name, text, missing):
     assert [note for note in found.notes if "left out" in note] == left_out * (text is WHOLE)
 
 
+def test_a_text_may_have_the_time_of_a_subtitle(write):
+    text = "x\n" * 9 + "00:00:01,000 --> 00:00:02,000\n"
+    assert len(read_input(write("x", text), "system").lines) == 10
+    with pytest.raises(UserError, match="subtitles with times"):
+        read_input(write("x", text.replace("x\n", "", 1)), "system")
+
+
 def test_documents_of_source_or_reference_that_the_first_reference_lacks(write):
     first, more = write("r.xml", XML) + "#A", write("w.jsonl", WHOLE) + "#hypothesis"
     notes = read_translations({"X": more}, [first, more], more).notes
