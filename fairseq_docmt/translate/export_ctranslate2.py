@@ -13,6 +13,7 @@ import json
 import os
 import shutil
 from dataclasses import asdict
+from pathlib import Path
 from typing import Dict
 
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
@@ -21,7 +22,7 @@ from fairseq_docmt.checkpoint_file import read_checkpoint
 from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.symbols import BEGIN_OF_DOCUMENT, SENTENCE_SEPARATOR
-from fairseq_docmt.text_form import FILE, TextForm, read_text_forms
+from fairseq_docmt.text_form import FILE, TextForm, checksum, read_text_forms
 from fairseq_docmt.translate.exported import INFO, PADDING, ExportedModel, ctranslate2
 
 TASKS = ("sliding_window_translation", "full_document_translation")
@@ -56,6 +57,8 @@ def main(args: argparse.Namespace) -> None:
         raise UserError(f"{args.model} has language tags, which exported models do not support")
     data = (args.data or file.settings["task"]["data"]).split(os.pathsep)[0]
     forms = read_text_forms(data)
+    partial = args.out.rstrip(os.sep) + ".partial"
+    _converter(file, translator.hub).convert(partial, quantization=args.quantization, force=True)
     info = ExportedModel(
         source_lang=task.cfg.source_lang,
         target_lang=task.cfg.target_lang,
@@ -67,9 +70,8 @@ def main(args: argparse.Namespace) -> None:
         max_document_tokens=task.options.get("max_document_tokens"),
         target_ratio=task.options.get("target_ratio", 1.0),
         has_text_form=bool(forms),
+        vocabularies={path.name: checksum(path) for path in Path(partial).glob("*vocabulary*")},
     )
-    partial = args.out.rstrip(os.sep) + ".partial"
-    _converter(file, translator.hub).convert(partial, quantization=args.quantization, force=True)
     _copy_text_form(data, forms, partial)
     with open(os.path.join(partial, INFO), "w", encoding="utf-8") as stream:
         json.dump(asdict(info), stream, indent=1)

@@ -3,7 +3,7 @@
 import logging
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from fairseq_docmt.readers.files import read_text
 from fairseq_docmt.readers.record_files import parsed_json
 from fairseq_docmt.spans import part_spans
 from fairseq_docmt.symbols import BEGIN_OF_DOCUMENT, complaint, first_reserved
-from fairseq_docmt.text_form import FILE, TextForm, read_text_forms
+from fairseq_docmt.text_form import FILE, TextForm, checksum, read_text_forms
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ class ExportedModel:
             for a model of windows.
         target_ratio: target tokens per source token, by which target lengths are estimated.
         has_text_form: whether the folder says how raw text becomes words.
+        vocabularies: file of a vocabulary -> its checksum.
     """
 
     source_lang: str
@@ -72,6 +73,7 @@ class ExportedModel:
     max_document_tokens: Optional[int] = None
     target_ratio: float = 1.0
     has_text_form: bool = False
+    vocabularies: Dict[str, str] = field(default_factory=dict)
 
 
 def has_gpu() -> bool:
@@ -98,16 +100,22 @@ def is_exported(path: str) -> bool:
 
 
 def read_info(folder: str) -> ExportedModel:
-    """Read the description of an exported model from its folder.
+    """Read the description of an exported model from its folder, and check its vocabularies.
 
     Raises:
-        UserError: the description is damaged.
+        UserError: the description is damaged, or a vocabulary has changed.
     """
     path = os.path.join(folder, INFO)
     try:
-        return ExportedModel(**parsed_json(read_text(path), path))
-    except TypeError:
+        info = ExportedModel(**parsed_json(read_text(path), path))
+        vocabularies = dict(info.vocabularies)
+    except (TypeError, ValueError):
         raise UserError(f"{path} is damaged; export the model again") from None
+    for name, wanted in vocabularies.items():
+        path = os.path.join(folder, name)
+        if os.path.isfile(path) and checksum(path) != wanted:  # the engine names missing files
+            raise UserError(f"{path} is not as it was exported; export the model again")
+    return info
 
 
 class ExportedTranslator:

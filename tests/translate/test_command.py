@@ -338,6 +338,11 @@ def test_empty_translations_are_named(run, tmp_path, capsys, monkeypatch):
     found = [line for line in capsys.readouterr().err.splitlines() if "is empty" in line]
     named = [f"warning: {given}: line {number}: the translation is empty" for number in (1, 3)]
     assert found == named
+    given.write_text(
+        "".join(json.dumps({"doc_id": "a", "segment": n, "text": "w1" * n}) + "\n" for n in (0, 1))
+    )
+    run(given)
+    assert capsys.readouterr().err.count("is empty") == 1
 
 
 def test_a_sentence_that_is_too_long_is_cut(run, tmp_path, capsys):

@@ -338,6 +338,16 @@ def test_a_folder_without_a_file_is_named(folder, tmp_path, name):
         ExportedTranslator(str(copy))
 
 
+@pytest.mark.parametrize("words", [[], ["<blank>"]])
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_damaged_vocabulary_is_named(folder, tmp_path, side, words):
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    (copy / f"{side}_vocabulary.json").write_text(json.dumps(words))
+    with pytest.raises(UserError, match=f"{side}_vocabulary.json is not as it was exported; exp"):
+        ExportedTranslator(str(copy))
+
+
 def test_the_form_of_the_text_is_not_forgotten(folder, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
