@@ -55,8 +55,12 @@ class MemoryMaps(NamedTuple):
     present: Tensor
 
 
-def memories_of(model) -> Dict[str, SentenceMemory]:
+def memories_of(model, path: str = "") -> Dict[str, SentenceMemory]:
     """Return the recurrent memories of a model by name, e.g. ``encoder layer 5``.
+
+    Args:
+        model: the model.
+        path: its checkpoint, for the message.
 
     Raises:
         UserError: the model has no recurrent memory.
@@ -67,9 +71,8 @@ def memories_of(model) -> Dict[str, SentenceMemory]:
         for layer, memory in getattr(getattr(model, side), "memories", nn.ModuleDict()).items()
     }
     if not found:
-        raise UserError(
-            f"{type(model).__name__} has no recurrent memory; give a memory_transformer"
-        )
+        kind = f"{path}: " * bool(path) + type(model).__name__
+        raise UserError(f"{kind} has no recurrent memory; give a memory_transformer")
     return found
 
 
@@ -235,7 +238,6 @@ def _words(task, document: Document, sentence: int) -> Dict[str, List[List[str]]
 
 
 def _show_sentence(args, model, task) -> None:
-    memories_of(model)  # the first thing to say of a model without any
     require_streams(task)
     document, sentence = document_of(task, args.split, args.document), args.sentence - 1
     sentences = int(document.of_target.max()) + 1
@@ -280,5 +282,7 @@ def main() -> None:
     parser.add_argument("--sentence", type=int, default=1, help="sentence of the maps, from 1")
     args = parse(parser)
     with quietly():
+        for path in args.path:  # before anything is written
+            memories_of(load(path, args.data)[0], path)
         _show_sentence(args, *load(args.path[0], args.data))
         _compare_sizes(args, args.path)

@@ -114,5 +114,5 @@ def test_options_are_checked_before_anything_is_computed(tmp_path, analysis):
 
 def test_models_without_memory(binarised, window_checkpoint):
     model, _ = load(str(window_checkpoint), str(binarised))
-    with pytest.raises(UserError, match="TransformerModel has no recurrent memory"):
-        analysis.memories_of(model)
+    with pytest.raises(UserError, match="^ck.pt: TransformerModel has no recurrent memory"):
+        analysis.memories_of(model, "ck.pt")
