@@ -232,7 +232,7 @@ def _read_file(path: str, first: int, check: _Check) -> Iterator[Tuple[int, Ambi
         for number, text in enumerate(file, start=1):
             try:
                 yield _parse(json.loads(text.decode("utf-8")), first, check)
-            except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            except (ValueError, RecursionError) as error:
                 raise UserError(
                     f"{path}: line {number}: {error}; write the file again with "
                     "data_prep/supporting_words.py"
@@ -251,11 +251,20 @@ def _parse(record: dict, first: int, check: _Check) -> Tuple[int, Ambiguity]:
         Line of the record in the corpus, and its ambiguous words with their supporting words.
 
     Raises:
-        ValueError, TypeError, AttributeError: the record is invalid, or its words are not in the
-            corpus.
+        ValueError: the record is invalid, or its words are not in the corpus.
     """
     if not isinstance(record, dict) or type(record.get("line")) is not int:
         raise ValueError('an object with "line" is expected')
+    for name in SIDES:
+        if not isinstance(record.get(name, []), list):
+            raise ValueError(f'"{name}" must be a list of tokens, such as [2]')
+        places = record.get(f"supporting_{name}", {})
+        if not isinstance(places, dict) or not all(
+            place.isdecimal() and isinstance(tokens, list) for place, tokens in places.items()
+        ):
+            raise ValueError(
+                f'"supporting_{name}" must have the tokens of each line, such as {{"6": [5]}}'
+            )
     unknown = [name for name in record if name not in FIELDS]
     if unknown:
         raise ValueError(f"unknown field {unknown[0]}")

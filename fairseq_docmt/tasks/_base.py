@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from typing import Iterator, Optional, Tuple
+from typing import Iterator, List, Optional, Tuple
 
 import torch
 from fairseq.optim.amp_optimizer import AMPOptimizer
@@ -102,7 +102,8 @@ class DocumentTranslationTask(DocumentDataTask):
         #: whether the sentences of a batch form documents for the model
         self._rows_form_documents = False
         #: whether the criterion needs supporting words
-        self._reads_supporting_words = False
+        #: attention that the criterion draws to supporting words
+        self._regularized_attention: List[str] = []
         check_metadata(
             TASK_DATACLASS_REGISTRY[self.task_name],
             lambda name: self.options.get(name, getattr(cfg, name)),
@@ -317,7 +318,7 @@ class DocumentTranslationTask(DocumentDataTask):
         criterion = super().build_criterion(cfg, from_checkpoint)
         if self._rows_form_documents:
             _criterion.refuse_copies_of_rows(criterion)
-        self._reads_supporting_words = _training_examples.reads_supporting_words(
+        self._regularized_attention = _training_examples.regularized_attention(
             self, criterion, self._rows_form_documents
         )
         return criterion

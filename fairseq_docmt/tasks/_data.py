@@ -178,8 +178,9 @@ class DocumentDataTask(PreparedTextTask):
             view = self.datasets[split] = self.training_view(corpus, trains)
             if self.reads_context and isinstance(view, DocumentView) and view.has_context:
                 _text_folders.check_examples(view)
-            if self._reads_supporting_words:
-                _training_examples.add_to(view, corpus, trains and path == paths[0])
+            if self._regularized_attention:
+                required = trains and path == paths[0]
+                _training_examples.add_to(view, corpus, self._regularized_attention, required)
 
     def remember_files(self, option: str, paths: Iterable[str]) -> None:
         """Store checksums of files beside the corpus, and warn if training began with others.

@@ -4,7 +4,7 @@ import ast
 import logging
 from argparse import Namespace
 from importlib.util import find_spec
-from typing import Iterable, List
+from typing import Iterable, List, Optional
 
 import torch
 from fairseq.data.data_utils import post_process
@@ -64,13 +64,7 @@ def check_options(cfg) -> None:
         UserError: an option is invalid; the message names it.
     """
     _check_overrides(cfg.model_overrides)
-    try:
-        post_process("", cfg.post_process)
-    except NotImplementedError:
-        raise UserError(
-            f"--post-process {cfg.post_process} is unknown to fairseq; give subword_nmt, "
-            "sentencepiece or wordpiece, or leave it out"
-        ) from None
+    check_subwords("post_process", cfg.post_process)
     if cfg.dataset_impl == "fasta":
         raise UserError("--dataset-impl fasta has no texts with a target side; leave it out")
     for name in ("bf16", "amp"):
@@ -90,6 +84,25 @@ def _check_overrides(text: str) -> None:
             """--model-overrides must be a dictionary such as "{'dropout': 0.1}", """
             f"not {text}"
         )
+
+
+def check_subwords(option: str, subwords: Optional[str]) -> None:
+    """Refuse a kind of subwords that fairseq cannot join.
+
+    Args:
+        option: name of the option.
+        subwords: its value.
+
+    Raises:
+        UserError: fairseq does not know the value.
+    """
+    try:
+        post_process("", subwords)
+    except NotImplementedError:
+        raise UserError(
+            f"{flag(option)} {subwords} is unknown to fairseq; give subword_nmt, sentencepiece or "
+            "wordpiece, or leave it out"
+        ) from None
 
 
 #: options of ``--eval-bleu``

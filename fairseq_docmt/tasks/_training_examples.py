@@ -8,7 +8,7 @@ import logging
 import math
 import os
 from functools import partial
-from typing import Tuple
+from typing import List, Sequence, Tuple
 
 import numpy as np
 from fairseq.data import Dictionary
@@ -17,7 +17,7 @@ from fairseq.tasks.translation import load_langpair_dataset
 from fairseq_docmt.criterions.attention_regularization import AttentionRegularization
 from fairseq_docmt.data import DocumentCorpus, DocumentView, open_corpus
 from fairseq_docmt.data.corpus import with_sentence_pairs
-from fairseq_docmt.data.supporting_words import SupportingWords, path_of
+from fairseq_docmt.data.supporting_words import ATTENTION, SupportingWords, path_of
 from fairseq_docmt.data.text_checks import check_split
 from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.spans import Spans, mixed_spans
@@ -161,8 +161,8 @@ def _check_dictionary(task, path: str, dictionary: Dictionary) -> None:
         )
 
 
-def reads_supporting_words(task, criterion, rows_form_documents: bool) -> bool:
-    """Return whether a criterion needs supporting words; only attention regularization does.
+def regularized_attention(task, criterion, rows_form_documents: bool) -> List[str]:
+    """Return the attention that a criterion draws to supporting words, such as ``cross``.
 
     Supporting words are context words that show how to translate an ambiguous word.
 
@@ -171,11 +171,15 @@ def reads_supporting_words(task, criterion, rows_form_documents: bool) -> bool:
         criterion: training criterion.
         rows_form_documents: True if the rows of a batch are the sentences of documents.
 
+    Returns:
+        Names of :data:`~fairseq_docmt.data.supporting_words.ATTENTION`; an empty list for criteria
+        other than ``attention_regularization``.
+
     Raises:
         UserError: the criterion needs supporting words, but the task or the model cannot use them.
     """
     if not isinstance(criterion, AttentionRegularization):
-        return False
+        return []
     if rows_form_documents:
         raise UserError(
             "--criterion attention_regularization is for models that read several sentences as "
@@ -186,18 +190,21 @@ def reads_supporting_words(task, criterion, rows_form_documents: bool) -> bool:
             "--criterion attention_regularization does not work with --truncate-source; leave "
             "one of them out"
         )
-    return True
+    return [*criterion.layers]
 
 
-def add_to(view: DocumentView, corpus: DocumentCorpus, required: bool) -> None:
+def add_to(
+    view: DocumentView, corpus: DocumentCorpus, attention: Sequence[str], required: bool
+) -> None:
     """Add supporting words to the examples of a corpus; they are read from files beside the corpus.
 
-    If no example contains an ambiguous word together with one of its supporting words, a warning is
-    given.
+    A warning is given if no example has an ambiguous word together with a supporting word to which
+    one of the regularized attentions could be drawn.
 
     Args:
         view: dataset of the training or validation examples.
         corpus: corpus that the examples are from.
+        attention: attention that is regularized, see :func:`regularized_attention`.
         required: whether missing supporting words are an error.
 
     Raises:
@@ -209,16 +216,30 @@ def add_to(view: DocumentView, corpus: DocumentCorpus, required: bool) -> None:
             f"{path_of(corpus)} not found or empty, but --criterion attention_regularization "
             "needs it; write it with data_prep/supporting_words.py"
         )
-    if words.of_line and not _any_together(words, view):
+    without = [name for name in attention if not _any_together(words, view, name)]
+    if words.of_line and without:
+        some = f"{' and '.join(without)} {'is' if len(without) == 1 else 'are'} not"
+        what = "no attention is" if len(without) == len(attention) else some
         logger.warning(
-            "%s: no example has an ambiguous word together with its supporting words, so that no "
-            "attention is regularized; read longer windows or documents",
+            "%s: no example has an ambiguous word together with its supporting words for %s (%s), "
+            "so that %s regularized; read longer windows or documents, or look whether the words "
+            "are marked on these sides",
             corpus.name,
+            " and ".join(without),
+            "; ".join("{} words to {} words".format(*ATTENTION[name]) for name in without),
+            what,
         )
 
 
-def _any_together(words: SupportingWords, view: DocumentView) -> bool:
-    """Return whether any example contains an ambiguous word with one of its supporting words."""
+def _any_together(words: SupportingWords, view: DocumentView, attention: str) -> bool:
+    """Return whether any example has an ambiguous and a supporting word for a kind of attention.
+
+    Args:
+        words: supporting words of the corpus.
+        view: dataset of the examples.
+        attention: name of the attention.
+    """
+    of_query, of_key = ATTENTION[attention]
     place = {line: number for number, line in enumerate(view.index.line_ids.tolist())}
     first, end = view.source_spans.T
     # Last end of the spans that begin at a sentence or before it.
@@ -229,7 +250,11 @@ def _any_together(words: SupportingWords, view: DocumentView) -> bool:
         sorted((place[line], place[other]))
         for line, ambiguities in words.of_line.items()
         for ambiguity in ambiguities
-        for supporting in ambiguity.supporting.values()
-        for other, _ in supporting
+        for other, token in ambiguity.supporting[of_key]
+        # The decoder has read only what is before an ambiguous word.
+        if any(
+            attention != "decoder" or (other, token) < (line, word)
+            for word in ambiguity.words[of_query]
+        )
     )
     return any(last < reach[earlier] for earlier, last in pairs)

@@ -28,6 +28,7 @@ from fairseq_docmt.data import DocumentIndex, DocumentView, SequenceFormat, pad_
 from fairseq_docmt.data.decoding_units import DecodingUnit
 from fairseq_docmt.errors import UserError, flag, refuse_unknown
 from fairseq_docmt.generation.hub import check_types
+from fairseq_docmt.tasks._option_checks import check_subwords
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +77,7 @@ def check_search(cfg) -> None:
             type; the message names it.
     """
     _json_object(cfg, "eval_bleu_detok_args")
+    check_subwords("eval_bleu_remove_bpe", cfg.eval_bleu_remove_bpe)
     known, name = sorted(registry.REGISTRIES["tokenizer"]["registry"]), cfg.eval_bleu_detok
     if name not in known:
         raise UserError(f"--eval-bleu-detok must be {' or '.join(known)}, not {name}")

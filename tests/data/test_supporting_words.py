@@ -203,13 +203,17 @@ def test_parts_of_a_training_set_have_their_own_files(tmp_path, dictionary, copi
             '{"line": 2, "source": [0], "supporting_source": {"4": [0]}}',
             "line 4 is not in the document of line 2",
         ),
-        ('{"line": 2, "supporting_source": {"x": [0]}}', "invalid literal for int"),
-        ('{"line": 2, "source": 0}', "not iterable"),
+        (
+            '{"line": 2, "supporting_source": {"x": [0]}}',
+            '"supporting_source" must have the tokens',
+        ),
+        ('{"line": 2, "source": 0}', '"source" must be a list of tokens, such as [2]'),
+        ('{"line": 2, "supporting_target": {"2": 0}}', "tokens of each line, such as {"),
         ('{"line": 2, "source": [0.0]}', "0.0 is not the number of a token"),
         ('{"line": 2, "source": [true]}', "True is not the number of a token"),
         ('{"line": true}', 'an object with "line" is expected'),
         ("\xff", "codec can't decode"),
-        ('{"line": 2, "supporting_source": [0]}', "no attribute 'items'"),
+        ('{"line": 2, "supporting_source": [0]}', '"supporting_source" must have the tokens'),
     ],
 )
 def test_a_file_that_does_not_fit_is_refused(tmp_path, dictionary, record, problem):

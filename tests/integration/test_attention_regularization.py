@@ -104,6 +104,29 @@ def test_a_warning_of_examples_without_supporting_words(data, tmp_path, caplog, 
     assert all("no attention is regularized; read longer windows" in message for message in found)
 
 
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_warning_of_attention_without_supporting_words(data, tmp_path, caplog, side):
+    """Only words of one side are marked, so that attention to the other has nothing to learn."""
+    for path in data.glob("*.supporting.jsonl"):
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        records = [{k: r[k] for k in ("line", side, f"supporting_{side}")} for r in records]
+        path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    without = {
+        "source": "cross and decoder (target words to source words; target words to target words)",
+        "target": "encoder and cross (source words to source words; target words to source words)",
+    }
+    own = {"source": "encoder:0", "target": "decoder:0"}[side]
+    for attention, part in (
+        ([], f"for {without[side]}, so that {without[side].split(' (')[0]} "),
+        (["--regularized-attention", "cross:0"], "no attention is regularized"),
+        (["--regularized-attention", own], None),
+    ):
+        caplog.clear()
+        tiny.train(data, tmp_path, *WINDOWS, *REGULARIZED, *attention, updates=1)
+        found = [text for text in caplog.messages if "no example has an ambiguous word" in text]
+        assert len(found) == (2 if part else 0) and all(part in text for text in found)
+
+
 def test_a_validation_set_without_supporting_words(data, tmp_path):
     (data / "valid.src-tgt.supporting.jsonl").unlink()
     tiny.train(data, tmp_path / "ck", *WINDOWS, *REGULARIZED)

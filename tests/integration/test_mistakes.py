@@ -405,6 +405,11 @@ TRAINING = {
             ),
         )
     },
+    "subwords of validation that fairseq does not know": Case(
+        "--eval-bleu-remove-bpe foo is unknown to fairseq; give subword_nmt, sentencepiece or "
+        "wordpiece, or leave it out",
+        [*WINDOWS, *NEW, "--eval-bleu", "--eval-bleu-remove-bpe", "foo"],
+    ),
     "a detokenizer of validation that does not exist": Case(
         "--eval-bleu-detok must be jieba or moses or nltk or space, not nosuch",
         [*WINDOWS, *NEW, "--eval-bleu", "--eval-bleu-detok", "nosuch"],
