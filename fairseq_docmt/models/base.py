@@ -9,7 +9,7 @@ architecture function sets the default of an option, the default in the dataclas
 import logging
 from argparse import Namespace
 from dataclasses import Field, field, fields, make_dataclass
-from typing import Callable, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import ARCH_CONFIG_REGISTRY
@@ -161,12 +161,14 @@ class ExtendedModel:
         new_parameters: substrings that identify the added parameters and buffers by their names.
             They keep their initialisation when a checkpoint without them is loaded, and
             ``--optimizer grouped_adam`` gives the parameters their own learning rate.
+        unused_with: option -> value with which the added parameters are not used.
         needed_task: name of the task that gives the model its context; None if any task does.
         needs_several_sentences: whether the added parts have no effect on single sentences.
     """
 
     architecture: Callable
     new_parameters: Sequence[str] = ()
+    unused_with: Mapping[str, object] = {}
     needed_task: Optional[str] = None
     needs_several_sentences = False
 

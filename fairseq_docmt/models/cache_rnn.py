@@ -52,6 +52,7 @@ class CacheRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
     """RNNSearch with a cache of recent target words, attention contexts and decoder states."""
 
     new_parameters = NEW_PARAMETERS
+    unused_with = {"cache_size": 0}
     doc_state_options = ("cache_size",)
     architecture = staticmethod(cache_rnn)
 

@@ -69,6 +69,7 @@ class ContextRNNModel(StreamModel, ExtendedModel, RNNSearchModel):
     """RNNSearch with context from a few previous sentences of the document."""
 
     new_parameters = NEW_PARAMETERS
+    unused_with = {"no_context": True}
     architecture = staticmethod(context_rnn)
 
     @property

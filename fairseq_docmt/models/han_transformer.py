@@ -64,6 +64,7 @@ class HANTransformerModel(StreamModel, DocumentTransformer):
     """
 
     new_parameters = NEW_PARAMETERS
+    unused_with = {"no_context": True}
     doc_state_options = ("context_sentences",)
     architecture = staticmethod(han_transformer)
     unsupported = CHECKPOINTING

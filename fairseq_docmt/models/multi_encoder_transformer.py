@@ -78,6 +78,7 @@ class MultiEncoderTransformerModel(StreamModel, DocumentTransformer):
     """Transformer that encodes previous sentences separately from the current sentence."""
 
     new_parameters = NEW_PARAMETERS
+    unused_with = {"no_context": True}
     doc_state_options = ("context_sentences",)
     architecture = staticmethod(multi_encoder_transformer)
     unsupported = (*CHECKPOINTING, *PRUNING)

@@ -26,6 +26,10 @@ logger = logging.getLogger(__name__)
 NEW_PARAMETERS = ("self_attn.relative", "decoder.length_ratio")
 
 
+#: options that switch off windows
+NO_WINDOW = ("full_encoder_attention", "full_decoder_attention", "full_cross_attention")
+
+
 # fairseq reads these annotations at run time: keep ChoiceEnum here.
 @dataclass
 class WindowAttentionConfig(FairseqDataclass):
@@ -113,6 +117,10 @@ class WindowAttentionTransformerModel(DocumentTransformer):
         for name, default in (("alignment", "sentence"), ("train_alignment", "linear")):
             if args.full_cross_attention and getattr(args, name) != default:
                 logger.warning("--full-cross-attention has no window for %s to place", flag(name))
+        windows = [getattr(args, name) for name in NO_WINDOW]
+        is_default = args.attention_window == WindowAttentionConfig.attention_window
+        if all(windows) and args.position == "absolute" and not is_default:
+            logger.warning("no effect without windows and relative positions: --attention-window")
         if args.position == "relative":
             args.no_token_positional_embeddings = True
 

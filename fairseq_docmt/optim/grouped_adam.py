@@ -12,7 +12,7 @@ from fairseq.optim import register_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from torch import nn
 
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.models.base import NEW
 
 logger = logging.getLogger(__name__)
@@ -23,19 +23,30 @@ def is_new(parameter: nn.Parameter) -> bool:
     return getattr(parameter, "param_group", None) == NEW
 
 
-def freeze_pretrained(model: nn.Module) -> None:
+def freeze_pretrained(model: nn.Module, cfg) -> None:
     """Freeze the pre-trained parameters of a model, so that only its new parameters are trained.
 
     New parameters that are already frozen stay so.
 
+    Args:
+        model: the model.
+        cfg: its options.
+
     Raises:
-        UserError: the model has no new parameters.
+        UserError: the model has no new parameters, or does not use them.
     """
     if not any(is_new(p) for p in model.parameters()):
         raise UserError(
             "--freeze-pretrained leaves nothing to train: this --arch adds no parameters to "
             "a pre-trained model"
         )
+    for option, value in model.unused_with.items():
+        if getattr(cfg, option) == value:
+            given = flag(option) if value is True else f"{flag(option)} {value}"
+            raise UserError(
+                f"--freeze-pretrained leaves nothing to train: with {given}, the new parameters of "
+                "the model are not used; leave one of them out"
+            )
     for parameter in model.parameters():
         # Sentence language models of memnet_rnn are new, but always frozen.
         parameter.requires_grad &= is_new(parameter)

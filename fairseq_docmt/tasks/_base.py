@@ -270,7 +270,7 @@ class DocumentTranslationTask(DocumentDataTask):
 
         Raises:
             UserError: ``--merge-src-tgt-embed`` would change the dictionaries, the model does not
-                fit the task or the checkpoint, a probability is outside of [0, 1], or an option
+                fit the task or the checkpoint, a number is impossible, or an option
                 stored in the checkpoint could execute arbitrary code.
         """
         if from_checkpoint:
@@ -282,7 +282,7 @@ class DocumentTranslationTask(DocumentDataTask):
                 "binarise it with --joined-dictionary and use --share-all-embeddings instead"
             )
         if not from_checkpoint:
-            _option_checks.check_probabilities(cfg)
+            _option_checks.check_numbers(cfg)
             complete_in_place(cfg, self.cfg)
             _option_checks.report_of_start(self, cfg)
         if self.cfg.eval_bleu:
@@ -299,7 +299,7 @@ class DocumentTranslationTask(DocumentDataTask):
         if not from_checkpoint:
             checkpoints.start_training(model, self, name_of(cfg))
         if self.cfg.freeze_pretrained:
-            freeze_pretrained(model)
+            freeze_pretrained(model, cfg)
         self._rows_form_documents = is_document_recurrent(model) or self.rows_are_sentences
         return model
 
@@ -309,12 +309,12 @@ class DocumentTranslationTask(DocumentDataTask):
         Raises:
             UserError: the criterion duplicates batch rows although they form documents; it
                 regularizes attention between sentences, but each row is a single sentence or
-                ``--truncate-source`` is given; a probability is outside of [0, 1]; or an option
+                ``--truncate-source`` is given; a number is impossible; or an option
                 stored in the checkpoint could execute arbitrary code.
         """
         if self.trained:
             check_options(cfg, STORED)
-        _option_checks.check_probabilities(cfg)
+        _option_checks.check_numbers(cfg)
         criterion = super().build_criterion(cfg, from_checkpoint)
         if self._rows_form_documents:
             _criterion.refuse_copies_of_rows(criterion)

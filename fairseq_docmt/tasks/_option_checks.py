@@ -2,6 +2,7 @@
 
 import ast
 import logging
+import math
 from argparse import Namespace
 from importlib.util import find_spec
 from typing import Iterable, List, Optional
@@ -38,20 +39,23 @@ def check_precision(cfg) -> None:
         )
 
 
-def check_probabilities(cfg) -> None:
-    """Refuse probabilities, such as dropout, that are outside of [0, 1].
+def check_numbers(cfg) -> None:
+    """Refuse infinite numbers, and probabilities, such as dropout, that are outside of [0, 1].
 
     Args:
         cfg: options of the model or criterion.
 
     Raises:
-        UserError: a value is outside of [0, 1]; the message names the option.
+        UserError: a value is impossible; the message names the option.
     """
     options = vars(cfg) if isinstance(cfg, Namespace) else OmegaConf.to_container(cfg)
     for name, value in options.items():
-        is_probability = name.endswith(("dropout", "label_smoothing"))
-        if is_probability and isinstance(value, float) and not 0 <= value <= 1:
+        if not isinstance(value, float):
+            continue
+        if name.endswith(("dropout", "label_smoothing")) and not 0 <= value <= 1:
             raise UserError(f"{flag(name)} must be between 0 and 1, got {value}")
+        if not math.isfinite(value):
+            raise UserError(f"{flag(name)} must be a finite number, got {value}")
 
 
 def check_options(cfg) -> None:

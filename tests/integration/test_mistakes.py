@@ -965,6 +965,16 @@ TRAINING = {
         [*FROM, "--freeze-pretrained"],
         changed_checkpoint(lambda state: None, "other.pt"),
     ),
+    "numbers that are not finite": Case(
+        "--denominator-floor must be a finite number, got inf",
+        [*WINDOWS, *NEW],
+        model=tiny.rfa("--denominator-floor", "inf"),
+    ),
+    "bias that is no number": Case(
+        "--gate-bias-init must be a finite number, got nan",
+        [*WINDOWS, *NEW],
+        model=tiny.rfa("--sentence-gate", "decay", "--gate-bias-init", "nan"),
+    ),
     "nothing that is pre-trained": Case(
         (
             "--freeze-pretrained needs a model to start from; give --finetune-from-model, or leave "

@@ -11,6 +11,7 @@ import tiny
 import torch
 from fairseq import checkpoint_utils, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.optim import AMPOptimizer, FP16Optimizer, MemoryEfficientFP16Optimizer
 from long_tests import LONG, long_but_for
 from omegaconf import OmegaConf
@@ -245,6 +246,32 @@ def test_architectures_without_new_parameters_are_refused(
     start = ["--finetune-from-model", str(window_checkpoint)]
     with pytest.raises(UserError, match=message):
         tiny.train(binarised, tmp_path, *SENTENCE, *start, *options)
+
+
+@pytest.mark.parametrize(
+    "model, given",
+    [
+        (tiny.han("--no-context"), "--no-context"),
+        (tiny.multi_encoder("--no-context"), "--no-context"),
+        (tiny.context("--no-context"), "--no-context"),
+        (tiny.cache("--cache-size", "0"), "--cache-size 0"),
+    ],
+    ids=["han", "multi-encoder", "context", "cache"],
+)
+def test_new_parameters_that_are_not_used(binarised, tmp_path, model, given):
+    """Nothing trains them, so training nothing else is refused."""
+    task = ["--task", "sentence_stream_translation", "--batch-size", "2"]
+    first, second = (
+        tiny.train(binarised, tmp_path / str(n), *task, model=model, updates=n) for n in (1, 3)
+    )
+    before, after = tiny.weights(first), tiny.weights(second)
+    new = ARCH_MODEL_REGISTRY[model[1]].new_parameters
+    own = {name for name in before if any(part in name for part in new)}
+    changed = {name for name, value in before.items() if not torch.equal(value, after[name])}
+    assert own and changed and own.isdisjoint(changed)
+    start = ["--finetune-from-model", str(first), "--freeze-pretrained"]
+    with pytest.raises(UserError, match=f"leaves nothing to train: with {given}, the new param"):
+        tiny.train(binarised, tmp_path / "b", *task, *start, model=model)
 
 
 def test_a_scale_of_parameters_that_are_frozen(caplog):

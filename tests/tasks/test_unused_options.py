@@ -14,6 +14,7 @@ BLEU = ["--eval-bleu", "--eval-bleu-args", '{"beam": 1, "max_len_b": 3}']
 REACH = "--chunk-sentences {} lets no gradient reach the 1 sentence(s) before of "
 REACH += "--memory-gradient-sentences; give more than that"
 SHORT = ["--window-size", "1"]
+FULL = ["--full-encoder-attention", "--full-decoder-attention", "--full-cross-attention"]
 BEGINNINGS = ("no effect", SINGLE, "--window-size 1 trains", "--chunk-sentences", "--full-cross")
 
 
@@ -72,6 +73,12 @@ def warnings(caplog):
             tiny.window("--full-cross-attention", "--alignment", "linear"),
             "--full-cross-attention has no window for --alignment to place",
         ),
+        (
+            [*WINDOWS],
+            tiny.window(*FULL, "--position", "absolute", "--attention-window", "3"),
+            "no effect without windows and relative positions: --attention-window",
+        ),
+        ([*WINDOWS], tiny.window(*FULL, "--attention-window", "3"), None),
         (
             [*STREAM, "--chunk-sentences", "2"],
             tiny.cache("--cache-size", "0", "--no-overwrite"),
