@@ -60,7 +60,7 @@ def memories_of(model, path: str = "") -> Dict[str, SentenceMemory]:
 
     Args:
         model: the model.
-        path: its checkpoint, for the message.
+        path: its checkpoint, for the message; "" to leave it out.
 
     Raises:
         UserError: the model has no recurrent memory.
@@ -71,8 +71,8 @@ def memories_of(model, path: str = "") -> Dict[str, SentenceMemory]:
         for layer, memory in getattr(getattr(model, side), "memories", nn.ModuleDict()).items()
     }
     if not found:
-        kind = f"{path}: " * bool(path) + type(model).__name__
-        raise UserError(f"{kind} has no recurrent memory; give a memory_transformer")
+        subject = f"{path}: {type(model).__name__}" if path else type(model).__name__
+        raise UserError(f"{subject} has no recurrent memory; give a memory_transformer")
     return found
 
 
@@ -282,7 +282,10 @@ def main() -> None:
     parser.add_argument("--sentence", type=int, default=1, help="sentence of the maps, from 1")
     args = parse(parser)
     with quietly():
-        for path in args.path:  # before anything is written
+        first, *others = args.path
+        loaded = load(first, args.data)
+        memories_of(loaded[0], first)
+        for path in others:  # before anything is written
             memories_of(load(path, args.data)[0], path)
-        _show_sentence(args, *load(args.path[0], args.data))
+        _show_sentence(args, *loaded)
         _compare_sizes(args, args.path)

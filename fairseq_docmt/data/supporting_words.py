@@ -268,6 +268,8 @@ def _parse(record: dict, first: int, check: _Check) -> Tuple[int, Ambiguity]:
     unknown = [name for name in record if name not in FIELDS]
     if unknown:
         raise ValueError(f"unknown field {unknown[0]}")
+    if record["line"] < 0:
+        raise ValueError(f"lines are counted from 0, but line {record['line']} is named")
     line = check.line(first + record["line"])
     words = {
         side: [check.word(side, line, token, line)[1] for token in record.get(side, [])]

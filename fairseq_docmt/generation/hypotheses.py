@@ -44,7 +44,7 @@ def _as_one(sentences: List[Hypothesis]) -> List[Hypothesis]:
         key: torch.cat([*(s[key][:-1] for s in sentences[:-1]), last[key]])
         for key in ("tokens", "positional_scores")
     }
-    at_limit = [at for sentence in sentences for at in sentence["at_limit"]]
+    at_limit = [len(joined["tokens"]) - 1] if last["at_limit"] else []
     return [{**first, **joined, "at_limit": at_limit}]
 
 

@@ -25,7 +25,7 @@ from fairseq_docmt.symbols import SENTENCE_SEPARATOR
 
 logger = logging.getLogger(__name__)
 
-#: what is read, translated or scored with less context than asked for or ends early, and why
+#: messages about what lost context, ended early or came out empty, and why
 _SHORT_WINDOWS = (
     "windows that were read with less source context or none, because they would exceed the source "
     "positions of the model (--max-source-positions)"
@@ -170,7 +170,7 @@ class DocumentSearch:
         self.task = task
         self.eos, self.pad = task.target_dictionary.eos(), task.target_dictionary.pad()
         self._units_left = 0
-        #: what lost context or words in this run, and why -> how often
+        #: message about what lost context or words in this run -> how often
         self.shortened: Counter = Counter()
         self.progress = DecodingProgress()
 

@@ -66,9 +66,10 @@ class SentenceSearch(search.Search):
         self.counts: Optional[Tensor] = None
         self.least: Optional[Tensor] = None
         self.marks: Optional[Tensor] = None
-        #: ``limits`` and ``counts`` as lists
+        #: ``limits``, ``counts`` and ``reserved`` as lists
         self._limits: List[int] = []
         self._counts: List[int] = []
+        self._reserved: List[List[int]] = []
         #: ``forbidden`` on the device of the batch
         self.forbidden: Optional[Tensor] = None
         #: (bsz, sentences) number of tokens that are left to the sentences after each
@@ -113,9 +114,10 @@ class SentenceSearch(search.Search):
         self.limits, self.counts, self.least = limits, sizes.gt(0).sum(1), least
         room = (limits - self.marks - self.counts + 1).clamp(min=0).unsqueeze(1)
         shares = (room * sizes).div(sizes.sum(1, keepdim=True).clamp(min=1), rounding_mode="floor")
-        self._limits, self._counts = limits.tolist(), self.counts.tolist()
         with_separator = shares + sizes.gt(0)
         self.reserved = with_separator.flip(1).cumsum(1).flip(1) - with_separator
+        self._limits, self._counts = limits.tolist(), self.counts.tolist()
+        self._reserved = self.reserved.tolist()
         self.finished = torch.full((len(limits), self.beam), -math.inf, device=limits.device)
         self.nothing_new = torch.zeros_like(limits, dtype=torch.bool)
 
@@ -237,10 +239,10 @@ class SentenceSearch(search.Search):
             Positions of the end symbols in ``tokens``; empty if no sentence reached its limit.
         """
         limit, last = self._limits[row], len(tokens) - 1
-        if self._counts[row] == 0:
+        if self._counts[row] < 2:  # nothing is reserved for later sentences
             return [last] if last >= limit else []
         ends = [*tokens[:-1].eq(self.separator).nonzero().view(-1).tolist(), last]
-        return [at for at, left in zip(ends, self.reserved[row].tolist()) if at + left >= limit]
+        return [at for at, left in zip(ends, self._reserved[row]) if at + left >= limit]
 
     def init_constraints(self, batch_constraints: Optional[Tensor], beam_size: int):
         """Initialize the constraint states for constrained decoding, if supported."""

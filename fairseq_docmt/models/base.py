@@ -161,7 +161,7 @@ class ExtendedModel:
         new_parameters: substrings that identify the added parameters and buffers by their names.
             They keep their initialisation when a checkpoint without them is loaded, and
             ``--optimizer grouped_adam`` gives the parameters their own learning rate.
-        unused_with: option -> value with which the added parameters are not used.
+        unused_with: name of an option -> the value that switches the added parameters off.
         needed_task: name of the task that gives the model its context; None if any task does.
         needs_several_sentences: whether the added parts have no effect on single sentences.
     """

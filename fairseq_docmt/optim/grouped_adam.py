@@ -30,7 +30,7 @@ def freeze_pretrained(model: nn.Module, cfg) -> None:
 
     Args:
         model: the model.
-        cfg: its options.
+        cfg: its options, by which the new parameters may be unused; None if it is already trained.
 
     Raises:
         UserError: the model has no new parameters, or does not use them.
@@ -40,12 +40,12 @@ def freeze_pretrained(model: nn.Module, cfg) -> None:
             "--freeze-pretrained leaves nothing to train: this --arch adds no parameters to "
             "a pre-trained model"
         )
-    for option, value in model.unused_with.items():
+    for option, value in model.unused_with.items() if cfg else ():
         if getattr(cfg, option) == value:
             given = flag(option) if value is True else f"{flag(option)} {value}"
             raise UserError(
                 f"--freeze-pretrained leaves nothing to train: with {given}, the new parameters of "
-                "the model are not used; leave one of them out"
+                "the model are not used; leave out one of the two options"
             )
     for parameter in model.parameters():
         # Sentence language models of memnet_rnn are new, but always frozen.

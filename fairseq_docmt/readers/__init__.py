@@ -18,12 +18,13 @@ __all__ = ["Document", "Documents", "Input", "Lines", "Output", "read_docids", "
 __all__ += ["output_lines", "unknown_format"]
 
 _OUTPUT_LINE = re.compile(r"([SDHTP])-(\d{1,18})\t(.*)")
-#: A line that consists of blocks, as in HTML; text may have elements such as ``<i>``.
+#: A line that begins with a block element of HTML; ordinary text may have ``<i>`` and the like.
 _TAGGED = re.compile(r"</?(body|div|h[1-6]|head|li|ol|p|table|td|tr|ul)\b.*>", flags=re.I)
 #: Times of a subtitle in SRT, WebVTT and ASS.
 _TIMES = re.compile(r"(\d+:)?\d\d:\d\d[.,]\d{3} +--> |Dialogue: \d+,\d+:\d\d:")
-#: Subtitles have a time in more than one of this many lines; a text may have one by mistake.
-MOST_LINES_OF_A_TIME = 10
+#: A text with more times than one for so many lines is taken for subtitles; a long text may have
+#: one by mistake.
+LINES_PER_TIME = 10
 
 #: A name after the file: fields of a record, see :class:`~fairseq_docmt.readers.records.Wanted`.
 _FIELD = re.compile(r"(doc|segment|text|system)=(.+)")
@@ -137,7 +138,7 @@ def unknown_format(text: str) -> Optional[str]:
         lines and all(_TAGGED.fullmatch(line) for line in lines)
     ):
         return "mark-up without documents and segments"
-    if sum(map(bool, map(_TIMES.match, lines))) > len(lines) // MOST_LINES_OF_A_TIME:
+    if sum(map(bool, map(_TIMES.match, lines))) > len(lines) // LINES_PER_TIME:
         return "subtitles with times"
     if record_files.is_json_without_objects(text):
         return "JSON lines without objects, or text with quotation marks around each line"

@@ -101,8 +101,7 @@ class DocumentTranslationTask(DocumentDataTask):
         self.tag_options: Optional[language_tags.TagOptions] = None
         #: whether the sentences of a batch form documents for the model
         self._rows_form_documents = False
-        #: whether the criterion needs supporting words
-        #: attention that the criterion draws to supporting words
+        #: kinds of attention that the criterion draws to supporting words; empty if it draws none
         self._regularized_attention: List[str] = []
         check_metadata(
             TASK_DATACLASS_REGISTRY[self.task_name],
@@ -270,8 +269,8 @@ class DocumentTranslationTask(DocumentDataTask):
 
         Raises:
             UserError: ``--merge-src-tgt-embed`` would change the dictionaries, the model does not
-                fit the task or the checkpoint, a number is impossible, or an option
-                stored in the checkpoint could execute arbitrary code.
+                fit the task or the checkpoint, a number is not finite, a probability is outside of
+                [0, 1], or an option stored in the checkpoint could execute arbitrary code.
         """
         if from_checkpoint:
             check_options(cfg, STORED)
@@ -299,7 +298,7 @@ class DocumentTranslationTask(DocumentDataTask):
         if not from_checkpoint:
             checkpoints.start_training(model, self, name_of(cfg))
         if self.cfg.freeze_pretrained:
-            freeze_pretrained(model, cfg)
+            freeze_pretrained(model, None if from_checkpoint else cfg)
         self._rows_form_documents = is_document_recurrent(model) or self.rows_are_sentences
         return model
 
@@ -309,8 +308,8 @@ class DocumentTranslationTask(DocumentDataTask):
         Raises:
             UserError: the criterion duplicates batch rows although they form documents; it
                 regularizes attention between sentences, but each row is a single sentence or
-                ``--truncate-source`` is given; a number is impossible; or an option
-                stored in the checkpoint could execute arbitrary code.
+                ``--truncate-source`` is given; a number is not finite; a probability is outside of
+                [0, 1]; or an option stored in the checkpoint could execute arbitrary code.
         """
         if self.trained:
             check_options(cfg, STORED)

@@ -40,13 +40,13 @@ def check_precision(cfg) -> None:
 
 
 def check_numbers(cfg) -> None:
-    """Refuse infinite numbers, and probabilities, such as dropout, that are outside of [0, 1].
+    """Refuse numbers that are not finite, and probabilities, such as dropout, outside of [0, 1].
 
     Args:
         cfg: options of the model or criterion.
 
     Raises:
-        UserError: a value is impossible; the message names the option.
+        UserError: a value is not finite or is outside of [0, 1]; the message names the option.
     """
     options = vars(cfg) if isinstance(cfg, Namespace) else OmegaConf.to_container(cfg)
     for name, value in options.items():

@@ -8,7 +8,7 @@ import logging
 import math
 import os
 from functools import partial
-from typing import List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 import numpy as np
 from fairseq.data import Dictionary
@@ -198,8 +198,8 @@ def add_to(
 ) -> None:
     """Add supporting words to the examples of a corpus; they are read from files beside the corpus.
 
-    A warning is given if no example has an ambiguous word together with a supporting word to which
-    one of the regularized attentions could be drawn.
+    A warning is given if no example has an ambiguous word together with a supporting word for one
+    of the regularized kinds of attention.
 
     Args:
         view: dataset of the training or validation examples.
@@ -216,13 +216,16 @@ def add_to(
             f"{path_of(corpus)} not found or empty, but --criterion attention_regularization "
             "needs it; write it with data_prep/supporting_words.py"
         )
-    without = [name for name in attention if not _any_together(words, view, name)]
-    if words.of_line and without:
+    if not words.of_line:
+        return
+    reach = _reach(view)
+    without = [name for name in attention if not _any_together(words, *reach, name)]
+    if without:
         some = f"{' and '.join(without)} {'is' if len(without) == 1 else 'are'} not"
         what = "no attention is" if len(without) == len(attention) else some
         logger.warning(
             "%s: no example has an ambiguous word together with its supporting words for %s (%s), "
-            "so that %s regularized; read longer windows or documents, or look whether the words "
+            "so that %s regularized; read longer windows or documents, or check whether the words "
             "are marked on these sides",
             corpus.name,
             " and ".join(without),
@@ -231,21 +234,31 @@ def add_to(
         )
 
 
-def _any_together(words: SupportingWords, view: DocumentView, attention: str) -> bool:
+def _reach(view: DocumentView) -> Tuple[Dict[int, int], np.ndarray]:
+    """Return how far examples reach in a corpus.
+
+    Returns:
+        Line -> number of its sentence; and (sentences,) the last end of the examples that begin at
+        a sentence or before it.
+    """
+    place = {line: number for number, line in enumerate(view.index.line_ids.tolist())}
+    first, end = view.source_spans.T
+    reach = np.zeros(len(place), dtype=np.int64)
+    np.maximum.at(reach, first, end)
+    return place, np.maximum.accumulate(reach)
+
+
+def _any_together(
+    words: SupportingWords, place: Dict[int, int], reach: np.ndarray, attention: str
+) -> bool:
     """Return whether any example has an ambiguous and a supporting word for a kind of attention.
 
     Args:
         words: supporting words of the corpus.
-        view: dataset of the examples.
+        place, reach: see :func:`_reach`.
         attention: name of the attention.
     """
     of_query, of_key = ATTENTION[attention]
-    place = {line: number for number, line in enumerate(view.index.line_ids.tolist())}
-    first, end = view.source_spans.T
-    # Last end of the spans that begin at a sentence or before it.
-    reach = np.zeros(len(place), dtype=np.int64)
-    np.maximum.at(reach, first, end)
-    reach = np.maximum.accumulate(reach)
     pairs = (
         sorted((place[line], place[other]))
         for line, ambiguities in words.of_line.items()

@@ -50,7 +50,7 @@ SIZES = {"cpu": (32, 2000, 4000), "cuda": (256, 20000, 16000)}
 
 #: Name of the system in formats that have one.
 SYSTEM = "fairseq_docmt"
-#: Other names that fairseq-generate has for an option.
+#: Other name of an option in fairseq-generate -> its name here.
 ALIASES = {"max_sentences": "batch_size"}
 LONG_SENTENCES = ", which cuts sentences that are too long for the model into pieces; leave it out"
 #: Options of fairseq-generate whose value is a file.
@@ -294,9 +294,10 @@ def _other_options(words: List[str]) -> dict:
     found, name = {}, None
     for word in words:
         if word.startswith("--"):
-            name, has_value, value = word[2:].replace("-", "_").partition("=")
+            name, has_value, value = word[2:].partition("=")
+            name = name.replace("-", "_")
             name = ALIASES.get(name, name)
-            found[name] = _value(word.partition("=")[2]) if has_value else True
+            found[name] = _value(value) if has_value else True
             name = None if has_value else name
         elif name is None:
             raise UserError(f"{word} belongs to no option; put inputs before the options")

@@ -70,7 +70,9 @@ def main(args: argparse.Namespace) -> None:
         max_document_tokens=task.options.get("max_document_tokens"),
         target_ratio=task.options.get("target_ratio", 1.0),
         has_text_form=bool(forms),
-        vocabularies={path.name: checksum(path) for path in Path(partial).glob("*vocabulary*")},
+        vocabularies={
+            path.name: checksum(path) for path in sorted(Path(partial).glob("*vocabulary*"))
+        },
     )
     _copy_text_form(data, forms, partial)
     with open(os.path.join(partial, INFO), "w", encoding="utf-8") as stream:

@@ -165,7 +165,7 @@ class ExportedTranslator:
         self._refuse_blocking(search)
         self._search = search
         self._engine = _engine(folder, device, precision)
-        #: number of translations in this run that have reached their length limit
+        #: number of translations in the latest call that have reached their length limit
         self._at_limit = 0
         #: words that no translation has
         self._never = [[BEGIN_OF_DOCUMENT]]
@@ -538,30 +538,33 @@ class ExportedTranslator:
             )
 
         most = search["max_decoding_length"]
-        limits = [len(prefix) + min(most, room) for prefix, room in zip(prefixes, left)]
+        limits = [
+            min(len(prefix) + min(most, room), self._model.max_tokens - 1)
+            for prefix, room in zip(prefixes, left)
+        ]
         results = self._within_limits(translate, limits)
         ranked = [
             self._ranked(result, len(prefix), search) for prefix, result in zip(prefixes, results)
         ]
-        if is_last or self._model.window_size is None:  # else it is context of a window
+        if is_last or self._model.window_size is None:  # earlier sentences of windows are context
             self._at_limit += sum(
-                len(best[0][0]) >= min(most, room) for best, room in zip(ranked, left)
+                len(prefix) + len(best[0][0]) >= limit
+                for prefix, best, limit in zip(prefixes, ranked, limits)
             )
         return ranked
 
     def _within_limits(self, translate: Callable, limits: List[int]) -> list:
-        """Translate rows, each within its own length limit and the positions of the model.
+        """Translate rows, each within its own length limit.
 
         CTranslate2 has one limit for all rows, so the largest is used first.  Rows that exceed
         their own limit are translated again with it.
 
         Args:
             translate: function from indices of rows and a length limit to their results.
-            limits: maximum number of words of each row.
+            limits: maximum number of words of each row, fewer than the positions of the model.
         """
         if not limits:
             return []
-        limits = [min(limit, self._model.max_tokens - 1) for limit in limits]
         results = translate([*range(len(limits))], max(limits))
         beyond: Dict[int, List[int]] = {}
         for row, (limit, result) in enumerate(zip(limits, results)):

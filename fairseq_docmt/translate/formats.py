@@ -451,12 +451,13 @@ def _ordered(rows: Dict[str, List[Tuple[int, Row]]]):
     Args:
         rows: document id -> pairs of a record's index in the file and its :class:`Row`.
 
-    Raises:
-        UserError: a record has several lines, and is not the only one of its document.
-
     Returns:
         The documents, and a list that says where each record of the file went: the index of its
         document, the index of its first segment in that document, and its segments.
+
+    Raises:
+        UserError: a record without a number has several lines, and is not the only one of its
+            document.
     """
     documents, of_record = [], {}
     for name, given in rows.items():
@@ -467,14 +468,13 @@ def _ordered(rows: Dict[str, List[Tuple[int, Row]]]):
         segments: List[str] = []
         places: List[str] = []
         for number, row in given:
-            lines = row.text.split("\n")
-            if row.number is None and len(given) > 1 and "\n" in row.text.strip():
+            alone = row.number is None and len(given) == 1
+            if row.number is None and not alone and "\n" in row.text.strip():
                 raise UserError(
                     f"{row.where} has a line break, but is one of {len(given)} records of document "
                     f"{name}; give each document an id of its own, or number the segments"
                 )
-            if row.number is not None or len(given) > 1:
-                lines = [row.text]
+            lines = row.text.split("\n") if alone else [row.text]
             of_record[number] = (len(documents), len(segments), lines)
             segments += [" ".join(line.split()) for line in lines]
             places += [row.where] * len(lines)

@@ -62,11 +62,12 @@ class Journal:
         end = self._read(run) if os.path.exists(path) else 0
         folder = Path(os.path.abspath(path)).parent
         #: folders that did not exist before, the innermost first
-        self._new_folders = [each for each in (folder, *folder.parents) if not each.exists()]
+        self._new_folders = [each for each in (folder, *folder.parents) if not os.path.exists(each)]
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._stream = open(path, "r+b" if end else "ab")
         except OSError as error:
+            self._remove_new_folders()
             raise UserError(f"{path} cannot be written: {error.strerror}") from None
         try:
             fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -137,6 +138,11 @@ class Journal:
                 "continue"
             ) from None
 
+    def _remove_new_folders(self) -> None:
+        for folder in self._new_folders:
+            with contextlib.suppress(OSError):  # it is not empty
+                folder.rmdir()
+
     def close(self, keep: bool) -> None:
         """Close the file, and remove it unless it is still needed.
 
@@ -146,9 +152,7 @@ class Journal:
         """
         if not (keep and self.found):
             os.remove(self._path)
-            for folder in self._new_folders:
-                with contextlib.suppress(OSError):  # it is not empty
-                    folder.rmdir()
+            self._remove_new_folders()
         # What could not be written would be written again.
         with contextlib.suppress(OSError):
             self._stream.close()

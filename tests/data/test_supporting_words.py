@@ -188,7 +188,7 @@ def test_parts_of_a_training_set_have_their_own_files(tmp_path, dictionary, copi
     "record, problem",
     [
         ('{"line": 0', "Expecting"),
-        ('{"line": -1}', "the corpus has no sentence in line -1"),
+        ('{"line": -1}', "lines are counted from 0, but line -1 is named"),
         ('{"line": 99999}', "the corpus has no sentence in line 99999"),
         ('{"line": 2}', "a record needs ambiguous words and supporting words"),
         ('{"line": 2, "source": [0]}', "a record needs ambiguous words and supporting words"),

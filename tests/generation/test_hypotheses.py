@@ -117,8 +117,8 @@ def test_a_wrong_number_of_sentences_is_matched_without_loss():
     four = JointHypothesis(-1.0, [scored(1.0), scored(2.0), scored(3.0, 4.0), scored(5.0)])
     last = four.matched(2, EOS).sentences[-1]
     assert last["at_limit"] == []
-    four.sentences[2]["at_limit"] = [2]
-    assert four.matched(2, EOS).sentences[-1]["at_limit"] == [2]
+    four.sentences[3]["at_limit"] = [1]
+    assert four.matched(2, EOS).sentences[-1]["at_limit"] == [4]
     assert last["positional_scores"].tolist() == [2.0, 3.0, 4.0, 5.0, 0.0]
 
 

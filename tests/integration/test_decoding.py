@@ -812,14 +812,14 @@ def test_sentences_of_an_output_at_their_length_limit_are_counted(
             reached += left == 0
             left -= 1
     assert at_limit(caplog) == reached
-    assert reached > 0 or ratio == 4.0
+    assert reached > 0 or ratio == 4.0  # there, sentences may end before
 
 
 def test_outputs_at_their_length_limit_are_counted(binarised, document_checkpoint, caplog):
     """Of an output of any number of sentences the last one reaches the limit."""
     options = [*DOCUMENT, "--max-len-a", "1", "--max-len-b", "0", "--wrong-sentence-count", "keep"]
     tiny.generate(binarised, document_checkpoint, *options)
-    assert 0 < at_limit(caplog) <= len(tiny.rows_of(DOCS))
+    assert 0 < at_limit(caplog) <= len(DOCS)
 
 
 @pytest.mark.parametrize("decoding", ["segment", "window", "overlap", "sequential"])

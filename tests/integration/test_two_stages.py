@@ -17,6 +17,7 @@ from long_tests import LONG, long_but_for
 from omegaconf import OmegaConf
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.optim.grouped_adam import GroupedAdam, GroupedAdamConfig, is_new
 
 SENTENCE = ["--task", "sliding_window_translation", "--window-size", "1"]
@@ -272,6 +273,16 @@ def test_new_parameters_that_are_not_used(binarised, tmp_path, model, given):
     start = ["--finetune-from-model", str(first), "--freeze-pretrained"]
     with pytest.raises(UserError, match=f"leaves nothing to train: with {given}, the new param"):
         tiny.train(binarised, tmp_path / "b", *task, *start, model=model)
+
+
+def test_a_control_of_a_model_whose_start_was_frozen(binarised, tmp_path):
+    """What is trained can be decoded without context."""
+    task = ["--task", "sentence_stream_translation", "--batch-size", "2"]
+    start = tiny.train(binarised, tmp_path / "a", *task, model=tiny.han(), updates=1)
+    given = ["--finetune-from-model", str(start), "--freeze-pretrained"]
+    path = tiny.train(binarised, tmp_path / "b", *task, *given, model=tiny.han(), updates=1)
+    translator = DocumentTranslator.from_pretrained(str(path), no_context=True)
+    assert len(translator.translate([["w1 w2", "w3"]], beam=1)[0]) == 2
 
 
 def test_a_scale_of_parameters_that_are_frozen(caplog):

@@ -218,10 +218,10 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
     """
     if args.tests and len(texts.names) < 2:
         raise UserError("--tests compare systems with the first one; give two or more systems")
-    samples = MINIMUM_SAMPLES if args.samples is None else args.samples
-    if not MINIMUM_SAMPLES <= samples <= MAXIMUM_SAMPLES:
-        bounds = f"from {MINIMUM_SAMPLES} to {MAXIMUM_SAMPLES:,}"
-        raise UserError(f"--samples must be {bounds}, got {args.samples}")
+    if args.samples is not None and not MINIMUM_SAMPLES <= args.samples <= MAXIMUM_SAMPLES:
+        raise UserError(
+            f"--samples must be from {MINIMUM_SAMPLES} to {MAXIMUM_SAMPLES:,}, got {args.samples}"
+        )
     if args.samples and not set(args.tests) & set(significance.PAIRED_TESTS):
         raise UserError("--samples is for --tests bootstrap and randomisation; leave it out")
     with_comet = any(name.startswith("comet") for name in args.metrics)

@@ -244,7 +244,7 @@ def _channel(args: argparse.Namespace, candidates: Candidates) -> ReferenceScore
             "candidates (--text-form), to the language of the source"
         )
     if not args.text_form:  # nothing else names the language of the candidates
-        print(f"{direction}: the candidates are taken for {source}, the source for {target}")
+        print(f"{direction}: the candidates are assumed to be in {source}, the source in {target}")
     sides = [("candidates", True, [text for texts in candidates.texts for text in texts])]
     if candidates.source is not None:
         sides.append(("source", False, candidates.source))

@@ -237,8 +237,8 @@ def tune(
 ) -> Dict[str, float]:
     """Try all combinations of weights, and return the one with the best BLEU.
 
-    Each combination is printed with its BLEU.  Of several with the best BLEU, the first is
-    returned, and their number is printed.
+    Each combination is printed with its BLEU.  If several have the best BLEU, their number is
+    printed, and the first is returned.
 
     Args:
         candidates: candidates of all sentences.
@@ -264,7 +264,9 @@ def tune(
     print(f"best: {_written(weights)}  ({metric.get_signature()})")
     equal = sum(score == best for score, _ in tried)
     if equal > 1:
-        print(f"{equal} of {len(tried)} have this s-BLEU; the first of them is taken")
+        print(
+            f"{equal} of {len(tried)} combinations of weights have this s-BLEU; the first is taken"
+        )
     return weights
 
 

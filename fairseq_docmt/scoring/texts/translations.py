@@ -357,7 +357,9 @@ def _described(texts: Translations, aligned: Dict[str, int], reading: Reading) -
     if texts.source:
         notes.append(checks.unrelated_note("source and reference", texts.source, reference))
         if texts.source in texts.references:
-            notes.append("the source and a reference are the same text; look at their files")
+            notes.append(
+                "the source and a reference are the same text; check that the right files are given"
+            )
     for name, text in texts.systems.items():
         shifted = checks.shift_note(name, text, reference, texts.index, texts.place)
         pair = f"{name} and the reference"

@@ -330,7 +330,7 @@ def test_weights_that_make_no_difference(scoring, files, tmp_path):
     command = ["rerank", nbest, "--source", source, "--out", str(tmp_path / "out")]
     command += ["--reference", reference, "--score"]
     printed = scoring(*command, "length:1,2,5")
-    assert "3 of 3 have this s-BLEU; the first of them is taken" in printed
+    assert "3 of 3 combinations of weights have this s-BLEU; the first is taken" in printed
     printed = scoring(*command, "length:1,-1")
     assert "have this s-BLEU" not in printed
 
@@ -462,12 +462,12 @@ def test_a_channel_model_of_the_wrong_direction(
     rerank = ["rerank", files[0], "--source", files[1], "--out", str(tmp_path / "o")]
     rerank += ["--score", "channel", "--channel"]
     printed = scoring(*rerank, back)
-    assert "tgt to src: the candidates are taken for tgt, the source for src" in printed
+    assert "tgt to src: the candidates are assumed to be in tgt, the source in src" in printed
     printed = scoring(*rerank, back, "--text-form", str(binarised), "tgt")
-    assert "are taken for" not in printed
+    assert "are assumed to be" not in printed
     assert "does not know" not in caplog.text
     printed = scoring(*rerank, str(window_checkpoint))
-    assert "src to tgt: the candidates are taken for src, the source for tgt" in printed
+    assert "src to tgt: the candidates are assumed to be in src, the source in tgt" in printed
     for side in ("candidates", "source"):
         assert "translates src to tgt, and does not know " in caplog.text
         assert f" of the words of the {side}; it must translate the candidates" in caplog.text

@@ -112,7 +112,7 @@ def test_empty_translations_without_boundaries(write):
 def test_a_source_that_is_a_reference_is_named(write):
     systems = {"x": write("x", "A\nB\n")}
     paths = [write("one", "a\nb\n"), write("two", "a\nc\n")]
-    note = "the source and a reference are the same text; look at their files"
+    note = "the source and a reference are the same text; check that the right files are given"
     found = [
         read_translations(systems, paths, source=path).notes for path in (paths[1], systems["x"])
     ]
