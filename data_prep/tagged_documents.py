@@ -20,6 +20,8 @@ from check_documents import CorpusError
 from documents import Document, lines_of, on_one_line, reader_parser, run_reader
 
 SEGMENT = re.compile(r"<seg\b", re.IGNORECASE)
+#: Elements that a whole file closes.
+ELEMENT = re.compile(r"<(/?)(mteval|dataset|srcset|refset|tstset|doc|seg)\b", re.IGNORECASE)
 TALK = re.compile(r"<(url|doc)\b", re.IGNORECASE)
 #: Elements that tell the texts of a document apart, in the XML of WMT from 2021 on.
 TEXTS = ("src", "ref", "hyp")
@@ -57,6 +59,7 @@ def _segments_of_set(lines: List[str], path: str) -> Segments:
 
     The files are not well-formed XML (ampersands are not escaped), so they are parsed as HTML.
     """
+    _refuse_cut(lines, path)
     parser = lxml.html.HTMLParser(encoding="utf-8", huge_tree=True)
     root = lxml.html.document_fromstring("\n".join(lines).encode("utf-8"), parser=parser)
     documents = []
@@ -71,6 +74,20 @@ def _segments_of_set(lines: List[str], path: str) -> Segments:
         _check_one_text(segments, path)
         documents.append([_text(segment, path) for segment in segments])
     return documents
+
+
+def _refuse_cut(lines: List[str], path: str) -> None:
+    """Raise a CorpusError if the last element of a kind has no end, as in a file that is cut."""
+    last = {}
+    for number, line in enumerate(lines, start=1):
+        for end, name in ELEMENT.findall(line):
+            last[name.lower()] = not end, number
+    for name, (is_open, number) in reversed([*last.items()]):  # inner elements first
+        if is_open:
+            raise CorpusError(
+                f"{path}: <{name}> in line {number} has no end; give the whole file, as it was "
+                "published"
+            )
 
 
 def _check_one_text(segments: list, path: str) -> None:

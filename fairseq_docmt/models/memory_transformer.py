@@ -89,7 +89,7 @@ def layers_with_memory(args, side: str) -> List[int]:
     if args.memory_layers is None:
         return [count - 1]
     try:
-        layers = sorted({int(number) for number in args.memory_layers.split(",")})
+        layers = sorted(int(number) for number in args.memory_layers.split(","))
     except ValueError:
         layers = [-1]
     if layers[0] < 0 or layers[-1] >= count:
@@ -97,6 +97,8 @@ def layers_with_memory(args, side: str) -> List[int]:
             f"--memory-layers {args.memory_layers} must name layers from 0 to {count - 1} of the "
             f"{side}, separated by commas"
         )
+    if len({*layers}) < len(layers):
+        raise UserError(f"--memory-layers {args.memory_layers} names a layer twice; give each once")
     return layers
 
 

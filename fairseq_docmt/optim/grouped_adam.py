@@ -23,7 +23,7 @@ def is_new(parameter: nn.Parameter) -> bool:
     return getattr(parameter, "param_group", None) == NEW
 
 
-def freeze_pretrained(model: nn.Module, cfg) -> None:
+def freeze_pretrained(model: nn.Module, cfg=None) -> None:
     """Freeze the pre-trained parameters of a model, so that only its new parameters are trained.
 
     New parameters that are already frozen stay so.

@@ -5,6 +5,7 @@ import logging
 from typing import Iterator, List, Optional, Tuple
 
 import torch
+from fairseq.models import FairseqLanguageModel
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from omegaconf import open_dict
@@ -287,6 +288,11 @@ class DocumentTranslationTask(DocumentDataTask):
         if self.cfg.eval_bleu:
             _validation_bleu.check_search(self.cfg)
         model = super().build_model(cfg, from_checkpoint)
+        if isinstance(model, FairseqLanguageModel):
+            raise UserError(
+                f"--arch {name_of(cfg)} is a language model, which translates nothing; give a "
+                "translation model"
+            )
         if not from_checkpoint:
             checkpoints.check_context(model, self, name_of(cfg))
         checkpoints.check_rows(model, self, name_of(cfg))

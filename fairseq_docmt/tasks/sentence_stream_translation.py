@@ -105,7 +105,8 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             )
         self.training_states.of_model(model, cfg)
         reach, chunk = getattr(cfg, "memory_gradient_sentences", 0), self.cfg.chunk_sentences
-        if not from_checkpoint and reach >= chunk:
+        has_context = not getattr(cfg, "no_context", False)
+        if not from_checkpoint and has_context and reach >= chunk:
             logger.warning(
                 "--chunk-sentences %d lets no gradient reach the %d sentence(s) before of "
                 "--memory-gradient-sentences; give more than that",

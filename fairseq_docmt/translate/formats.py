@@ -431,10 +431,11 @@ def _refuse_other(text: str, path: str) -> None:
     elif record_files.separator_of(text):
         kind = "a table separated by commas or semicolons"
     if kind:
+        convert = "write it as JSON lines by `fairseq-docmt convert --role source --out NEW.jsonl`"
+        is_converted = kind.startswith(("JSON in", "a table"))
         raise UserError(
-            f"{path} seems to be {kind}; write it as JSON lines (`fairseq-docmt convert --role "
-            "source --out NEW.jsonl` reads many formats), or give --input-format text if it is one "
-            "segment per line"
+            f"{path} seems to be {kind}; {convert if is_converted else 'give its text alone'}, or "
+            "give --input-format text if it is one segment per line"
         )
 
 

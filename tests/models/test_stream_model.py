@@ -92,6 +92,8 @@ def test_missing_layers_are_refused():
     for layers in ("1", "x", "-1"):
         with pytest.raises(UserError, match=f"--memory-layers {layers} must name layers from 0"):
             tiny.model(*tiny.memory("--memory-layers", layers))
+    with pytest.raises(UserError, match="--memory-layers 0,0 names a layer twice; give each once"):
+        tiny.model(*tiny.memory("--memory-layers", "0,0"))
 
 
 GROUPED = {

@@ -51,6 +51,7 @@ def warnings(caplog):
         ([*WINDOWS, "--decoding", "window", *BLEU], tiny.MODEL, None),
         ([*STREAM], tiny.memory(), REACH.format(1)),
         ([*STREAM, "--chunk-sentences", "2"], tiny.memory(), None),
+        ([*STREAM], tiny.memory("--no-context"), None),
         (
             [*STREAM, "--chunk-sentences", "2"],
             tiny.memory("--no-context", "--memory-gradient-sentences", "0"),

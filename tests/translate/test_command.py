@@ -444,7 +444,7 @@ MISTAKES = {
     "subtitles": (
         "1\n00:00:01,000 --> 00:00:02,000\nw1 w2\n",
         [],
-        "in seems to be subtitles with times; write it as JSON lines",
+        "in seems to be subtitles with times; give its text alone, or give --input-format text",
     ),
     "subtitles as text": (
         "1\n00:00:01,000 --> 00:00:02,000\nw1 w2\n",
