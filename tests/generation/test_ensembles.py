@@ -303,11 +303,6 @@ def in_streams(task, model, lm, beam, gold):
 
 
 @torch.no_grad()
-def test_a_language_model_does_not_translate(data, lm_path):
-    with pytest.raises(UserError, match="--arch .* is a language model, which translates nothing"):
-        tiny.generate(data, lm_path, *WINDOW)
-
-
 def test_rows_and_beams_come_and_go(exact, binarised, lm_path):
     """Hypotheses are reordered and rows end in any order, also while sentences are left out."""
     words = Dictionary.load(str(binarised / "dict.tgt.txt"))

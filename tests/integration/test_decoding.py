@@ -835,6 +835,12 @@ def test_limits_without_room_for_words(binarised, barely_trained, caplog, decodi
     assert ("together" in warned) == (decoding != "sequential")
 
 
+def test_language_models_are_no_translation_models(binarised, tmp_path):
+    path = tiny.document_lm(binarised / "dict.tgt.txt", tmp_path, tiny.translate(DOCS))
+    with pytest.raises(UserError, match="--arch .* is a language model, which translates nothing"):
+        tiny.generate(binarised, path, *WINDOW)
+
+
 def test_translation_models_are_no_language_models(binarised, window_checkpoint):
     command = [
         binarised,
