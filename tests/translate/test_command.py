@@ -419,6 +419,13 @@ def test_a_full_disk_loses_only_the_document_that_did_not_fit(tmp_path):
     again.close(keep=False)
 
 
+@pytest.mark.parametrize("path", ["new/" + "x" * 300, "x" * 300 + "/out.partial"])
+def test_a_journal_that_cannot_be_written_leaves_no_folder(tmp_path, path):
+    with pytest.raises(UserError, match="cannot be written: File name too long"):
+        Journal(str(tmp_path / path), "run")
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_empty_value_is_no_input(run, tmp_path):
     """Also before another option, where the inputs could end."""
     (tmp_path / "in").write_text("w1\n")
