@@ -425,17 +425,17 @@ def _refuse_damaged(text: str, path: str) -> None:
 def _refuse_other(text: str, path: str) -> None:
     """Raise a UserError if a text seems to be damaged JSON, or in an unsupported format."""
     _refuse_damaged(text, path)
-    kind = unknown_format(text)
+    advice = "write it as JSON lines by `fairseq-docmt convert --role source --out NEW.jsonl`"
     if record_files.is_json(text):
         kind = "JSON in another form than one object per line"
     elif record_files.separator_of(text):
         kind = "a table separated by commas or semicolons"
+    else:
+        kind, advice = unknown_format(text), "give its text alone"
     if kind:
-        convert = "write it as JSON lines by `fairseq-docmt convert --role source --out NEW.jsonl`"
-        is_converted = kind.startswith(("JSON in", "a table"))
         raise UserError(
-            f"{path} seems to be {kind}; {convert if is_converted else 'give its text alone'}, or "
-            "give --input-format text if it is one segment per line"
+            f"{path} seems to be {kind}; {advice}, or give --input-format text if it is one "
+            "segment per line"
         )
 
 
