@@ -39,7 +39,8 @@ class ContraPro:
             with open(path, encoding="utf-8") as stream:
                 for item in json.load(stream):
                     text = "".join(item["src segment"].split())
-                    self.segments[item["document id"]][int(item["segment id"])] = text
+                    segment = int(str(item["segment id"]))
+                    self.segments[item["document id"]][segment] = text
         except OSError as error:
             raise CorpusError(f"{path}: cannot be read ({error.strerror})") from None
         except UnicodeDecodeError:

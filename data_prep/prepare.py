@@ -480,6 +480,8 @@ def parse_args(arguments=None) -> argparse.Namespace:
     _add_text_options(add)
     add("--workers", type=int, default=cores(), help="number of processes; default: all cores")
     args = parser.parse_args(arguments)
+    if [] in vars(args).values():  # what argparse of Python 3.8 to 3.12 makes of --
+        raise CorpusError("an option has the value --; give another")
     _check(args)
     return args
 

@@ -16,6 +16,7 @@ prepared text and writes which subwords belong together.
 """
 
 import argparse
+import html
 import json
 import re
 import sys
@@ -30,6 +31,8 @@ from stages import write_whole
 MARK = re.compile(r"<(p|/p|hon|hoff)(\d*)>")
 #: a mark within a mark, as SCAT has some: ``<ho <hon>n>``
 BROKEN = re.compile(r"(<[a-z/]*) ?<(?:p|/p|hon|hoff)> ?([a-z/]*>)")
+#: characters as Moses escapes them
+ESCAPED = re.compile("&(?:amp|apos|quot|lt|gt|#[0-9]+);")
 #: opening mark -> closing mark
 CLOSING = {"p": "/p", "hon": "hoff"}
 SIDES = ("source", "target")
@@ -181,15 +184,36 @@ def tokens_of(text: str, words: Sequence[Marked], subwords: Sequence[str]) -> Li
         shown = re.sub("@@$", "", subword).replace("\u2581", "").lower()
         joined += shown
         owners += [number] * len(shown)
+    letters, places = _unescaped(letters, places)
+    joined, owners = _unescaped(joined, owners)
     owner_of: Dict[int, int] = {}
     for first, second, size in SequenceMatcher(None, letters, joined, False).get_matching_blocks():
         owner_of.update((places[first + i], owners[second + i]) for i in range(size))
     found = []
     for word in words:
-        letters_of_word = [i for i in range(word.start, word.end) if not text[i].isspace()]
+        letters_of_word = [i for i in places if word.start <= i < word.end]
         matched = [owner_of[i] for i in letters_of_word if i in owner_of]
         found.append(sorted(set(matched)) if 3 * len(matched) >= 2 * len(letters_of_word) else [])
     return found
+
+
+def _unescaped(letters: str, owners: List[int]) -> Tuple[str, List[int]]:
+    """Replace escapes such as ``&apos;`` by their characters.
+
+    Args:
+        letters: any text.
+        owners: (letters,) a number of each letter.
+
+    Returns:
+        The text, and the numbers of its letters; a replaced escape has that of its ``&``.
+    """
+    shown, kept, last = "", [], 0
+    for escape in ESCAPED.finditer(letters):
+        character = html.unescape(escape[0])
+        shown += letters[last : escape.start()] + character
+        kept += owners[last : escape.start()] + [owners[escape.start()]] * len(character)
+        last = escape.end()
+    return shown + letters[last:], kept + owners[last:]
 
 
 class Links:

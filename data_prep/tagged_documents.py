@@ -27,6 +27,9 @@ TALK = re.compile(r"<(url|doc)\b", re.IGNORECASE)
 TEXTS = ("src", "ref", "hyp")
 #: Attributes of documents and segments, which may lack quotes.
 ID = re.compile(r"<(doc|seg)\b[^>]*?\b(docid|id)\s*=\s*([\"']?)([^\"'\s>]*)\3", re.IGNORECASE)
+TALK_ID = re.compile(r"<talkid>\s*([^<]*?)\s*</talkid>", re.IGNORECASE)
+#: A segment with a closing tag in it, which the parser would leave out.
+STRAY = re.compile(r"<seg\b[^>]*>(?:(?!</?seg\b).)*?</(?!seg\b)", re.IGNORECASE | re.DOTALL)
 TAG = re.compile(r"</?[a-zA-Z]\w*\b[^>]*>")
 
 Segments = List[List[str]]
@@ -60,8 +63,12 @@ def _segments_of_set(lines: List[str], path: str) -> Segments:
     The files are not well-formed XML (ampersands are not escaped), so they are parsed as HTML.
     """
     _refuse_cut(lines, path)
+    text = "\n".join(lines)
+    stray = STRAY.search(text)
+    if stray:
+        raise _tag_inside(1 + text.count("\n", 0, stray.end()), path)
     parser = lxml.html.HTMLParser(encoding="utf-8", huge_tree=True)
-    root = lxml.html.document_fromstring("\n".join(lines).encode("utf-8"), parser=parser)
+    root = lxml.html.document_fromstring(text.encode("utf-8"), parser=parser)
     documents = []
     by_document = groupby(root.iter("seg"), lambda seg: next(seg.iterancestors("doc"), None))
     for document, group in by_document:
@@ -105,11 +112,14 @@ def _check_one_text(segments: list, path: str) -> None:
 
 def _text(segment, path: str) -> str:
     if len(segment):  # the parser may have read the following text as part of a tag
-        raise CorpusError(
-            f"{path}: line {segment.sourceline} has a tag inside a segment, or an unescaped <; "
-            "write it as &lt;"
-        )
+        raise _tag_inside(segment.sourceline, path)
     return on_one_line(segment.text_content())
+
+
+def _tag_inside(line: int, path: str) -> CorpusError:
+    return CorpusError(
+        f"{path}: line {line} has a tag inside a segment, or an unescaped <; write it as &lt;"
+    )
 
 
 def _lines_among_tags(lines: List[str]) -> Segments:
@@ -124,9 +134,18 @@ def _lines_among_tags(lines: List[str]) -> Segments:
 
 
 def _ids(lines: List[str]) -> List[Tuple[str, ...]]:
-    """Return a tuple for each document of a test set: its id, then the ids of its segments."""
+    """Return a tuple for each document: its id, then the ids of its segments in a test set.
+
+    For a talk of a training file without an id, the tuple is empty.
+    """
     found: List[List[str]] = []
+    is_set = any(map(SEGMENT.search, lines))
     for line in lines:
+        if not is_set:
+            if TALK.match(line.strip()):
+                found.append([])
+            found[-1:] = [(talk + TALK_ID.findall(line))[:1] for talk in found[-1:]]
+            continue
         for tag, name, _, value in ID.findall(line):
             if tag.lower() == "doc" and name.lower() in ("docid", "id"):
                 found.append([value])

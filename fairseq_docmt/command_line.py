@@ -72,6 +72,9 @@ def main() -> None:
         close = difflib.get_close_matches(name, COMMANDS, n=1)
         fix = f"do you mean {close[0]}?" if close else f"choose from {', '.join(COMMANDS)}"
         raise UserError(f"{name} is no command; {fix}")
+    dashes = [word for word in words if word.startswith("--") and word.endswith("=--")]
+    if dashes:  # argparse of Python 3.8 to 3.12 makes a list of it
+        raise UserError(f"{dashes[0]}: an option cannot have the value --; give another")
     sys.argv = [f"fairseq-docmt {name}", *words]
     if name == PREPARE:
         with quietly():

@@ -48,6 +48,12 @@ def test_help(name, capsys, monkeypatch):
     assert len(lines) <= 50 and any(map(re.compile(" *(fairseq-docmt|python) ").match, lines))
 
 
+def test_two_dashes_are_no_value():
+    """argparse of Python 3.8 to 3.12 takes them for a list."""
+    with pytest.raises(UserError, match="^--seed=--: an option cannot have the value --; give an"):
+        tiny.run_main(command_line.main, "mbr", "x", "--seed=--")
+
+
 def test_an_unknown_command():
     message = "^metric is no command; do you mean metrics[?]$"
     with pytest.raises(UserError, match=message):

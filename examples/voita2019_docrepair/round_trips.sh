@@ -18,7 +18,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 source "$here/../flags.sh"
 read_arguments MONO WORK DATA BACK FORTH --source-lang=en --target-lang=de --beam:count=4 \
   --temperature:positive=0.5 --noise:share=0.1 --copies:count=1 "[options of fairseq-interactive]" -- "$@"
-refuse --seed
+refuse --seed --window-size
 src=$source_lang tgt=$target_lang
 dictionary=$data/dict.$tgt.txt
 text=$work/text

@@ -26,7 +26,8 @@ logger = logging.getLogger(__name__)
 
 
 KEY = "training_text"
-IGNORE = "or add --override-checkpoint-options to use it anyway"
+OVERRIDE = "add --override-checkpoint-options to use it anyway"
+IGNORE = f"or {OVERRIDE}"
 
 
 def describe(cfg, src_dict: Dictionary, tgt_dict: Dictionary) -> dict:
@@ -61,26 +62,41 @@ def checksum_of_words(dictionary: Dictionary) -> str:
     return hashlib.sha256("\n".join(words).encode()).hexdigest()
 
 
-def refuse_other_text(stored: Optional[dict], own: dict, languages: bool = True) -> None:
-    """Refuse a checkpoint whose training text does not match the text in the data folder.
+def refuse_other_languages(stored: Optional[dict], own: dict) -> None:
+    """Refuse a checkpoint that does not translate between the languages of the data folder.
 
     Args:
         stored: description of the text in the checkpoint, from :func:`describe`; None if it has
             none, which is accepted.
         own: description of the text in the data folder.
-        languages: whether the languages must agree as well.
 
     Raises:
-        UserError: languages, direction, dictionaries or preprocessing differ.
+        UserError: languages or direction differ.
+    """
+    if stored is None or stored["languages"] == own["languages"]:
+        return
+    pair, given = stored["languages"], own["languages"]
+    raise UserError(
+        f"the checkpoint translates {pair[0]} to {pair[1]}, not {given[0]} to {given[1]}; give "
+        f"data in its languages (with a command of fairseq: --source-lang {pair[0]} --target-lang "
+        f"{pair[1]}, {IGNORE})"
+    )
+
+
+def refuse_other_text(stored: Optional[dict], own: dict) -> None:
+    """Refuse a checkpoint whose training text does not match the text in the data folder.
+
+    Languages are not compared.
+
+    Args:
+        stored, own: as in :func:`refuse_other_languages`.
+
+    Raises:
+        UserError: dictionaries or preprocessing differ.
     """
     if stored is None:
         return
-    pair, given = stored["languages"], own["languages"]
-    if languages and pair != given:
-        raise UserError(
-            f"the checkpoint translates {pair[0]} to {pair[1]}, not {given[0]} to {given[1]}; give "
-            f"--source-lang {pair[0]} --target-lang {pair[1]}, {IGNORE}"
-        )
+    given = own["languages"]
     for side, name, trained, found in zip(
         ("source", "target"), given, stored["dictionaries"], own["dictionaries"]
     ):
@@ -99,7 +115,8 @@ def refuse_other_text(stored: Optional[dict], own: dict, languages: bool = True)
         ]
         raise UserError(
             "the text of the data folder was prepared in another way than that of the checkpoint "
-            f"({', '.join(differing)} differ); give the data folder of training, {IGNORE}"
+            f"({', '.join(differing)} differ); give the data folder of training (with a "
+            f"command of fairseq, {OVERRIDE})"
         )
 
 
@@ -247,6 +264,7 @@ class PreparedTextTask(TranslationTask):
                 ``--override-checkpoint-options`` is not given.
         """
         if not self.cfg.override_checkpoint_options:
+            refuse_other_languages(state_dict.get(KEY), self.training_text)
             refuse_other_text(state_dict.get(KEY), self.training_text)
         super().load_state_dict(state_dict)
 

@@ -222,6 +222,21 @@ def test_segments_belong_to_the_nearest_document():
             "/s: line 2 has a tag inside a segment, or an unescaped <",
         ),
         (
+            "<doc>\n<seg>a </b> c</seg>\n</doc>",
+            "x",
+            "/s: line 2 has a tag inside a segment, or an unescaped <",
+        ),
+        (
+            "<doc>\n<seg>a\nb</p></seg>\n<seg>c</seg>\n</doc>",
+            "x",
+            "/s: line 3 has a tag inside a segment, or an unescaped <",
+        ),
+        (
+            "<url>x\n<talkid>1</talkid>\na\n<url>y\n<talkid>2</talkid>\nb\n",
+            "<url>z\n<talkid>1</talkid>\na\n<url>u\n<talkid> 3 </talkid>\nb\n",
+            "document 2 of .*/s is 3 in .*/t; give the two sides of the same set",
+        ),
+        (
             "<doc>\n<src><seg>a</seg></src>\n<ref><seg>b</seg></ref>\n</doc>",
             "x",
             "/s: line 3: the document has several texts .*src, ref.*convert --role source",
@@ -299,6 +314,20 @@ def test_marked_documents(tmp_path):
     for mark in ("<d>", " <d> "):
         found = [d for d in marked_documents.read_documents(source, target, mark) if d]
         assert found == [[("a", "x"), ("", "y")], [("b", "z")]]
+
+
+@pytest.mark.parametrize(
+    "script, option", [("marked_documents", "--mark"), ("sentence_groups", "--min-sentences")]
+)
+def test_two_dashes_are_no_value(tmp_path, script, option):
+    """argparse of Python 3.8 to 3.12 takes them for a list."""
+    source, target = write(tmp_path, s="--\na\n", t="--\nA\n")
+    out = [tmp_path / "o.s", tmp_path / "o.t"]
+    done = run_script(script, source, target, f"{option}=--", "--out", *out)
+    assert "Traceback" not in done.stderr
+    if sys.version_info < (3, 12):
+        assert done.stderr == "error: an option has the value --; give another\n"
+        assert not out[0].exists()
 
 
 def test_marks_that_do_not_fit(tmp_path):
@@ -456,6 +485,9 @@ def test_segments_of_contrapro_are_left_out(tmp_path):
         ("{}", "contrapro.json has no items; check the download"),
         ("[" * 99999, 'json: an item has no "document id"'),
         (f"[{item(line='b')}]", 'json: an item has no "document id"'),
+        (f"[{item(line=2.9)}]", 'json: an item has no "document id"'),
+        (f"[{item(line=True)}]", 'json: an item has no "document id"'),
+        (f"[{item(line=float('inf'))}]", 'json: an item has no "document id"'),
         (f"[{item(text=3)}]", 'json: an item has no "document id"'),
     ],
 )

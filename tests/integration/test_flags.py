@@ -155,11 +155,12 @@ def test_a_recipe_that_reads_its_translations_needs_all_of_them(script, tmp_path
         assert (done.returncode, done.stderr) == (1, message)
 
 
-def test_copies_of_round_trips_have_seeds_of_their_own(tmp_path):
+@pytest.mark.parametrize("option", ["--seed", "--window-size"])
+def test_round_trips_are_of_single_sentences_with_seeds_of_their_own(tmp_path, option):
     recipes.write_files(tmp_path)
-    command = ["voita2019_docrepair/round_trips.sh", *"MONO WORK DATA BACK FORTH --seed 5".split()]
-    done = recipes.run_in(tmp_path, *command)
-    wanted = "error: round_trips.sh does not accept --seed; leave it out\n"
+    command = ["voita2019_docrepair/round_trips.sh", *"MONO WORK DATA BACK FORTH".split()]
+    done = recipes.run_in(tmp_path, *command, option, "5")
+    wanted = f"error: round_trips.sh does not accept {option}; leave it out\n"
     assert (done.returncode, done.stderr) == (1, wanted)
 
 

@@ -37,6 +37,11 @@ COPY = "copy the data folder again, or binarise the split again"
 CORRECT = "give the data folder of training, or binarise the text with its dictionaries "
 CORRECT += "(--srcdict, --tgtdict of fairseq-preprocess)"
 ALL_THE_SAME = "or add --override-checkpoint-options to use it anyway"
+OTHER_DIRECTION = (
+    "the checkpoint translates tgt to src, not src to tgt; give data in its languages "
+)
+OTHER_DIRECTION += "(with a command of fairseq: --source-lang tgt --target-lang src, "
+OTHER_DIRECTION += f"{ALL_THE_SAME})"
 OTHER_VALUE = "leave the option out, or add --override-checkpoint-options to use another "
 OTHER_VALUE += "value anyway"
 RESUMED = "training would resume from {folder}/ck/checkpoint_last.pt, which was trained "
@@ -1170,11 +1175,7 @@ TRAINING = {
         as_last,
     ),
     "resumed in the other direction": Case(
-        (
-            "the checkpoint translates tgt to src, not src to tgt; give --source-lang tgt "
-            "--target-lang src, "
-        )
-        + ALL_THE_SAME,
+        OTHER_DIRECTION,
         [*WINDOWS, *NEW],
         both(_swapped, as_last),
     ),
@@ -1195,9 +1196,9 @@ TRAINING = {
     "resumed with other text": Case(
         (
             "the text of the data folder was prepared in another way than that of the checkpoint "
-            "(tokenizer of src, tokenizer of tgt differ); give the data folder of training, "
-        )
-        + ALL_THE_SAME,
+            "(tokenizer of src, tokenizer of tgt differ); give the data folder of training "
+            "(with a command of fairseq, add --override-checkpoint-options to use it anyway)"
+        ),
         [*WINDOWS, *NEW],
         both(trained_with(MOSES, MOSES), form(), as_last),
     ),
@@ -1351,13 +1352,14 @@ DECODING = {
         [*WINDOWS, "--normalize-with-context", "--decoding", "segment"],
     ),
     "another direction": Case(
-        (
-            "the checkpoint translates tgt to src, not src to tgt; give --source-lang tgt "
-            "--target-lang src, "
-        )
-        + ALL_THE_SAME,
+        OTHER_DIRECTION,
         WINDOWS,
         _swapped,
+    ),
+    "another direction, and other sizes of dictionaries": Case(
+        OTHER_DIRECTION,
+        WINDOWS,
+        both(_swapped, more_words),
     ),
     "another dictionary": Case(
         "the checkpoint was trained with another target dictionary than dict.tgt.txt; " + CORRECT,
@@ -1728,9 +1730,9 @@ DECODING = {
     "other prepared text": Case(
         (
             "the text of the data folder was prepared in another way than that of the checkpoint "
-            "(tokenizer of src, tokenizer of tgt differ); give the data folder of training, "
-        )
-        + ALL_THE_SAME,
+            "(tokenizer of src, tokenizer of tgt differ); give the data folder of training "
+            "(with a command of fairseq, add --override-checkpoint-options to use it anyway)"
+        ),
         WINDOWS,
         both(trained_with(MOSES, MOSES), form()),
     ),
@@ -1950,10 +1952,11 @@ LOADING = {
     ),
     "direction": Case(
         (
-            "the checkpoint translates src to tgt, not tgt to src; give --source-lang src "
-            "--target-lang tgt, "
+            "the checkpoint translates src to tgt, not tgt to src; give data in its languages "
+            "(with a command of fairseq: --source-lang src --target-lang tgt, "
         )
-        + ALL_THE_SAME,
+        + ALL_THE_SAME
+        + ")",
         {"source_lang": "tgt", "target_lang": "src"},
     ),
     "decoding": Case(

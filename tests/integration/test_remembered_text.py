@@ -190,7 +190,7 @@ def test_training_goes_on_with_the_options_of_the_checkpoint(binarised, tmp_path
 def test_the_other_direction_is_refused_with_one_dictionary(prepared, checkpoint):
     """Nothing else would tell."""
     swapped = ["--source-lang", "en", "--target-lang", "de"]
-    message = "the checkpoint translates de to en, not en to de; give --source-lang de"
+    message = "the checkpoint translates de to en, not en to de; give data in its languages"
     with pytest.raises(UserError, match=message):
         tiny.generate(prepared / "bin", checkpoint, *WINDOW, *swapped)
     tiny.generate(prepared / "bin", checkpoint, *WINDOW, *swapped, "--override-checkpoint-options")

@@ -102,6 +102,7 @@ def check_checkpoints_to_decode(task) -> None:
             file = read_checkpoint(part)
             file.refuse_diverged()
             task.use_tags(language_tags.chosen(task.cfg, file))
+            _refuse_other_languages(file, task)
             _check_sizes(file, task)
             _warn_of_other_words(file, task)
             _check_overrides(file, task.cfg.model_overrides)
@@ -198,10 +199,12 @@ def start_of_training(task) -> Optional[Start]:
         )
     start.file.refuse_diverged()
     task.use_tags(language_tags.chosen(cfg, start.file))
+    if resumes:
+        _refuse_other_languages(start.file, task)
     _check_sizes(start.file, task)
     stored = start.file.task_state.get(_training_text.KEY)
     if not cfg.override_checkpoint_options:
-        _training_text.refuse_other_text(stored, task.training_text, languages=resumes)
+        _training_text.refuse_other_text(stored, task.training_text)
         _warn_of_other_words(start.file, task)
     return start
 
@@ -233,6 +236,12 @@ def forget_earlier_training() -> None:
         for name in ("best", "num_runs"):
             if hasattr(function, name):
                 delattr(function, name)
+
+
+def _refuse_other_languages(file: CheckpointFile, task) -> None:
+    if not task.cfg.override_checkpoint_options:
+        stored = file.task_state.get(_training_text.KEY)
+        _training_text.refuse_other_languages(stored, task.training_text)
 
 
 def _check_sizes(file: CheckpointFile, task) -> None:
