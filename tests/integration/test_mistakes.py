@@ -37,10 +37,8 @@ COPY = "copy the data folder again, or binarise the split again"
 CORRECT = "give the data folder of training, or binarise the text with its dictionaries "
 CORRECT += "(--srcdict, --tgtdict of fairseq-preprocess)"
 ALL_THE_SAME = "or add --override-checkpoint-options to use it anyway"
-OTHER_DIRECTION = (
-    "the checkpoint translates tgt to src, not src to tgt; give data in its languages "
-)
-OTHER_DIRECTION += "(with a command of fairseq: --source-lang tgt --target-lang src, "
+OTHER_DIRECTION = "the checkpoint translates tgt to src, not src to tgt; give data in its "
+OTHER_DIRECTION += "languages (with a command of fairseq: --source-lang tgt --target-lang src, "
 OTHER_DIRECTION += f"{ALL_THE_SAME})"
 OTHER_VALUE = "leave the option out, or add --override-checkpoint-options to use another "
 OTHER_VALUE += "value anyway"
