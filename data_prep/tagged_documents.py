@@ -134,18 +134,17 @@ def _lines_among_tags(lines: List[str]) -> Segments:
 
 
 def _ids(lines: List[str]) -> List[Tuple[str, ...]]:
-    """Return a tuple for each document: its id, then the ids of its segments in a test set.
+    """Return a tuple for each document: its id, then the ids of its segments.
 
-    For a talk of a training file without an id, the tuple is empty.
+    In training files, which have no segments, a tuple is empty for tags without an id.
     """
     found: List[List[str]] = []
     is_set = any(map(SEGMENT.search, lines))
     for line in lines:
-        if not is_set:
-            if TALK.match(line.strip()):
-                found.append([])
-            found[-1:] = [(talk + TALK_ID.findall(line))[:1] for talk in found[-1:]]
-            continue
+        if not is_set and TALK.match(line.strip()):
+            found.append(TALK_ID.findall(line))
+        elif not is_set and found:
+            found[-1] += TALK_ID.findall(line)
         for tag, name, _, value in ID.findall(line):
             if tag.lower() == "doc" and name.lower() in ("docid", "id"):
                 found.append([value])

@@ -237,6 +237,16 @@ def test_segments_belong_to_the_nearest_document():
             "document 2 of .*/s is 3 in .*/t; give the two sides of the same set",
         ),
         (
+            '<doc docid="1" genre="x">\na\n<doc docid="2" genre="x">\nb\n',
+            '<doc docid="2" genre="x">\na\n<doc docid="1" genre="x">\nb\n',
+            "document 1 of .*/s is 2 in .*/t; give the two sides of the same set",
+        ),
+        (
+            "<url>x</url><talkid>1</talkid>\na\n",
+            "<url>x</url><talkid>2</talkid>\na\n",
+            "document 1 of .*/s is 2 in .*/t; give the two sides of the same set",
+        ),
+        (
             "<doc>\n<src><seg>a</seg></src>\n<ref><seg>b</seg></ref>\n</doc>",
             "x",
             "/s: line 3: the document has several texts .*src, ref.*convert --role source",

@@ -64,6 +64,7 @@ def test_marks_and_their_words(text, plain, words):
         ('"it" & it', (1, 3), "&quo@@ t; it &quot; &amp; it", [2]),
         ("d'a'b", (2, 3), "d&apos; a &apos; b", [1]),  # no letter of an escape is the word
         ("Cat d'a'b", (6, 7), "Cat d&@@ a@@ pos; a &apos; b", [4]),
+        ("d' a", (0, 2), "d&a@@ pos; a", [0]),
         ("d&apos; a &apos; b", (0, 7), "d@@ &apos; a &apos; b", [0, 1]),  # escaped on both sides
         ("a 它 b", (2, 3), "a b", []),
         ("İ it", (2, 4), "İ it", [1]),  # the lower case of İ has two letters
