@@ -9,17 +9,19 @@ input.  The output has no optimizer state.
 """
 
 import argparse
+import io
 import os
 import sys
 from typing import Any, Dict, List, Optional, Sequence
 
 import torch
-from fairseq.checkpoint_utils import checkpoint_paths, torch_persistent_save
+from fairseq.checkpoint_utils import checkpoint_paths
 from fairseq.tasks import TASK_REGISTRY
 from torch import Tensor
 
 from fairseq_docmt.checkpoint_file import DROPOUTS, CheckpointFile, load_state, read_checkpoint
 from fairseq_docmt.errors import UserError, flag
+from fairseq_docmt.readers.files import write_bytes
 from fairseq_docmt.tasks._stored_options import KEY as OPTIONS
 from fairseq_docmt.tasks._training_text import KEY as TEXT
 
@@ -213,11 +215,13 @@ def check_output(path: str) -> None:
     """Check that the output file can be written.
 
     Raises:
-        UserError: the path is a folder, or the folder of the file is missing or not writable.
+        UserError: the path is a folder or device, or the folder of the file is missing or not
+            writable.
     """
     folder = os.path.dirname(os.path.abspath(path))
-    if os.path.isdir(path):
-        raise UserError(f"--output {path} is a folder; give a file")
+    if os.path.exists(path) and not os.path.isfile(path):
+        kind = "folder" if os.path.isdir(path) else "device"
+        raise UserError(f"--output {path} is a {kind}; give a file")
     if not os.path.isdir(folder):
         raise UserError(f"folder {folder} of --output not found; make it first")
     if not os.access(folder, os.W_OK):
@@ -270,5 +274,7 @@ def main() -> None:
     paths = chosen(args)
     if os.path.realpath(args.output) in map(os.path.realpath, paths):
         raise UserError(f"--output {args.output} is one of the checkpoints; give another file")
-    torch_persistent_save(average(paths), args.output)
+    content = io.BytesIO()
+    torch.save(average(paths), content)
+    write_bytes(args.output, content.getvalue())
     print(f"average of {', '.join(paths)} in {args.output}")

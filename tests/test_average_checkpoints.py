@@ -200,6 +200,8 @@ def test_checkpoints_with_other_options_of_the_model(tmp_path, capsys):
             "--inputs nowhere not found; give",
         ),
         (["--inputs", "{one}", "--output", "{folder}"], "--output .* is a folder; give a file"),
+        (["--inputs", "{one}", "--output", "/dev/null"], "--output /dev/null is a device; give a"),
+        (["--inputs", "{one}", "--output", "x" * 300], "xxx cannot be written: File name too long"),
         (["--inputs", "{one}", "--output", "{one}"], "--output .* is one of the checkpoints; giv"),
         (["--inputs", "{one}", "--output", "nowhere/x.pt"], "folder .*nowhere of --output not fou"),
     ],

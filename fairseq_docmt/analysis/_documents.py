@@ -2,7 +2,9 @@
 
 import argparse
 import contextlib
+import io
 import json
+import os
 from pathlib import Path
 from typing import Iterator, NamedTuple, Optional
 
@@ -19,6 +21,7 @@ from fairseq_docmt.data.stream_view import Place, StreamView
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.modules.recurrent_memory import SentenceMemory
 from fairseq_docmt.modules.sentences import source_sentences
+from fairseq_docmt.readers.files import write_bytes, write_text
 
 matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402
@@ -84,7 +87,7 @@ def check_folder(out: Path) -> None:
         UserError: the path or one of its parents is a file.
     """
     for path in (out, *out.parents):
-        if path.exists() and not path.is_dir():
+        if os.path.exists(path) and not os.path.isdir(path):  # not even if the name is too long
             raise UserError(f"--out {out}: {path} is a file; give a folder")
 
 
@@ -220,10 +223,14 @@ def write_results(folder: Path, name: str, results, figure) -> None:
     """Write results to ``NAME.json`` and a figure to ``NAME.png``, and print where they are.
 
     The folder is created if it does not exist.
+
+    Raises:
+        UserError: a file cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
+    write_text(str(folder / f"{name}.json"), json.dumps(results, indent=1))
     figure.tight_layout()
-    figure.savefig(folder / f"{name}.png", dpi=150)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=150)
     pyplot.close(figure)
+    write_bytes(str(folder / f"{name}.png"), drawn.getvalue())
     print(f"wrote {folder / name}.json and .png")

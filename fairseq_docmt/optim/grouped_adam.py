@@ -5,6 +5,7 @@ pre-trained parameters. fairseq's own composite optimizer cannot be selected on 
 """
 
 import logging
+import math
 from dataclasses import dataclass, field
 from typing import Iterable
 
@@ -75,13 +76,15 @@ class GroupedAdam(FairseqAdam):
         params: parameters to train.  The architecture has marked the new ones, see :func:`is_new`.
 
     Raises:
-        UserError: no parameter is marked as new, or ``pretrained_lr_scale`` is negative.
+        UserError: no parameter is marked as new, or ``pretrained_lr_scale`` is negative or not
+            finite.
     """
 
     def __init__(self, cfg: GroupedAdamConfig, params: Iterable[nn.Parameter]):
-        if cfg.pretrained_lr_scale < 0:
+        if not 0 <= cfg.pretrained_lr_scale < math.inf:
             raise UserError(
-                f"--pretrained-lr-scale must not be negative, got {cfg.pretrained_lr_scale}"
+                "--pretrained-lr-scale must be a number of at least 0, got "
+                f"{cfg.pretrained_lr_scale}"
             )
         params = list(params)
         new = [p for p in params if is_new(p)]

@@ -152,13 +152,9 @@ def numbers_first(text: str) -> Tuple[int, int, str]:
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a file by way of a temporary file, so that it is never left half written.
+    """Write a text file as :func:`write_bytes` does; ``-`` is standard output.
 
-    Symbolic links are followed.  Pipes and devices are written to directly, and ``-`` is standard
-    output.  A file whose name ends in ``.gz`` is compressed with gzip.
-
-    Raises:
-        UserError: the file cannot be written.
+    A file whose name ends in ``.gz`` is compressed with gzip.
     """
     if path == "-":
         print(text, end="")
@@ -166,6 +162,17 @@ def write_text(path: str, text: str) -> None:
     content = text.encode("utf-8")
     if str(path).endswith(".gz"):
         content = gzip.compress(content, mtime=0)
+    write_bytes(path, content)
+
+
+def write_bytes(path: str, content: bytes) -> None:
+    """Write a file by way of a temporary file, so that it is never left half written.
+
+    Symbolic links are followed.  Pipes and devices are written to directly.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
     target = Path(os.path.realpath(path))
     try:
         if os.path.exists(path) and not os.path.isfile(path):  # renaming would replace it

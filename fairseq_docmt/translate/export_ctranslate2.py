@@ -57,8 +57,6 @@ def main(args: argparse.Namespace) -> None:
         raise UserError(f"{args.model} has language tags, which exported models do not support")
     data = (args.data or file.settings["task"]["data"]).split(os.pathsep)[0]
     forms = read_text_forms(data)
-    partial = args.out.rstrip(os.sep) + ".partial"
-    _converter(file, translator.hub).convert(partial, quantization=args.quantization, force=True)
     info = ExportedModel(
         source_lang=task.cfg.source_lang,
         target_lang=task.cfg.target_lang,
@@ -70,14 +68,17 @@ def main(args: argparse.Namespace) -> None:
         max_document_tokens=task.options.get("max_document_tokens"),
         target_ratio=task.options.get("target_ratio", 1.0),
         has_text_form=bool(forms),
-        vocabularies={
-            path.name: checksum(path) for path in sorted(Path(partial).glob("*vocabulary*"))
-        },
     )
-    _copy_text_form(data, forms, partial)
-    with open(os.path.join(partial, INFO), "w", encoding="utf-8") as stream:
-        json.dump(asdict(info), stream, indent=1)
-    os.replace(partial, args.out)
+    converter = _converter(file, translator.hub)
+    partial = args.out.rstrip(os.sep) + ".partial"
+    try:
+        converter.convert(partial, quantization=args.quantization, force=True)
+        _copy_text_form(data, forms, partial)
+        _write_info(info, Path(partial))
+        os.replace(partial, args.out)
+    except OSError as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise UserError(f"{args.out} cannot be written: {error.strerror or error}") from None
     if len(set(translator.hub.max_positions)) > 1:
         print(
             f"the exported model reads and writes up to {info.max_tokens} tokens, the fewer of "
@@ -146,6 +147,13 @@ def _converter(file, hub):
 def _words(dictionary) -> list:
     """Return the words of a dictionary, with ``<pad>`` renamed to CTranslate2's ``<blank>``."""
     return [PADDING if word == "<pad>" else word for word in dictionary.symbols]
+
+
+def _write_info(info: ExportedModel, folder: Path) -> None:
+    """Write the description of an exported model, with the checksums of its vocabularies."""
+    paths = sorted(folder.glob("*vocabulary*"))
+    described = {**asdict(info), "vocabularies": {path.name: checksum(path) for path in paths}}
+    (folder / INFO).write_text(json.dumps(described, indent=1), encoding="utf-8")
 
 
 def _copy_text_form(data: str, forms: Dict[str, TextForm], folder: str) -> None:

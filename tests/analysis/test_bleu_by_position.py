@@ -65,6 +65,8 @@ def test_mistakes(tmp_path, capsys, monkeypatch):
         tiny.run_main(analysis.main, *arguments)
     with pytest.raises(UserError, match="--out .*/a: .*/a is a file; give a folder"):
         tiny.run_main(analysis.main, arguments[0], "--out", str(tmp_path / "a"))
+    with pytest.raises(UserError, match="position.json cannot be written: File name too long"):
+        tiny.run_main(analysis.main, arguments[0], "--out", str(tmp_path / ("x" * 300)))
     with pytest.raises(SystemExit):
         tiny.run_main(analysis.main, arguments[0], *arguments[2:], "--tokenize", "none at all")
     assert "argument --tokenize: invalid choice: 'none at all'" in capsys.readouterr().err

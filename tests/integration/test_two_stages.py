@@ -200,9 +200,11 @@ def test_what_a_tied_model_loses_of_an_untied_one(binarised, tmp_path, caplog):
         assert caplog.text.count(" lost: ") == said
 
 
-def test_negative_scale(binarised, tmp_path):
-    arguments = [*STREAM, *GROUPED[:3], "-1"]
-    with pytest.raises(UserError, match="--pretrained-lr-scale must not be negative, got -1.0"):
+@pytest.mark.parametrize("scale", ["-1.0", "nan", "inf"])
+def test_impossible_scales(binarised, tmp_path, scale):
+    arguments = [*STREAM, *GROUPED[:3], scale]
+    message = f"--pretrained-lr-scale must be a number of at least 0, got {scale}"
+    with pytest.raises(UserError, match=message):
         tiny.train(binarised, tmp_path, *arguments, model=tiny.memory(), updates=1)
 
 

@@ -4,6 +4,7 @@ Covers translate/export_ctranslate2.py.
 """
 
 import dataclasses
+import errno
 import json
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ from fairseq_docmt.document_index import DocumentIndex
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.spans import window_spans, with_next_sentences
+from fairseq_docmt.translate import export_ctranslate2
 from fairseq_docmt.translate.exported import ExportedTranslator, read_info
 
 pytest.importorskip("ctranslate2", reason="needs ctranslate2, an extra of the package")
@@ -375,6 +377,20 @@ def test_other_models_are_refused(rfa_window_checkpoint, folder, checkpoint, tmp
     path, out = tiny.diverged(checkpoint, tmp_path), str(tmp_path / "out")
     with pytest.raises(UserError, match="parameters that are NaN or infinite"):
         tiny.run_main(command_line.main, *export, path, "--out", out)
+
+
+def test_a_folder_that_cannot_be_written(checkpoint, tmp_path, monkeypatch):
+    export = ["export-ctranslate2", "--model", str(checkpoint), "--out"]
+    with pytest.raises(UserError, match="xxx cannot be written: .*File name too long"):
+        tiny.run_main(command_line.main, *export, str(tmp_path / ("x" * 300)))
+
+    def full(info, folder):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(export_ctranslate2, "_write_info", full)
+    with pytest.raises(UserError, match="/out cannot be written: No space left on device"):
+        tiny.run_main(command_line.main, *export, str(tmp_path / "out"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_exported_model_needs_neither_fairseq_nor_torch(folder, tmp_path):

@@ -131,8 +131,12 @@ def _check_options(args: argparse.Namespace, names: Sequence[str]) -> None:
     ):
         if value is not None and not args.language_model:
             raise UserError(f"{option} is for --language-model; give both")
-    if args.text_form and not (args.language_model or args.channel):
-        raise UserError("--text-form is for --language-model and --channel; give one of them")
+    if args.text_form:
+        if not (args.language_model or args.channel):
+            raise UserError("--text-form is for --language-model and --channel; give one of them")
+        folder, language = args.text_form
+        if language not in read_text_forms(folder):
+            raise UserError(f"--text-form: {folder} does not describe text of language {language}")
     if args.language_model_context is not None and args.language_model_context < 0:
         raise UserError("--language-model-context must not be negative; 0 reads no sentences")
 
@@ -147,8 +151,6 @@ def _language_model(args: argparse.Namespace, candidates: Candidates) -> Documen
     if args.text_form:
         folder, language = args.text_form
         forms = read_text_forms(folder)
-        if language not in forms:
-            raise UserError(f"--text-form: {folder} does not describe text of language {language}")
         encode = forms[language].encoder(language)
     model = DocumentLanguageModel.load(
         args.language_model,

@@ -400,6 +400,10 @@ def test_weights_are_chosen_by_bleu(scoring, files, path, tmp_path):
             "--text-form: none does not describe text of language en",
         ),
         (
+            "--score channel --channel LM --text-form none en".split(),
+            "--text-form: none does not describe text of language en",
+        ),
+        (
             "--score language-model --language-model LM --text-form BIN src".split(),
             "--text-form: the language model has the dictionary of tgt in .*, not of src; give .* ",
         ),
@@ -457,13 +461,16 @@ def test_proposals_need_their_lines(scoring, write, tmp_path):
 
 
 def test_a_channel_model_of_the_wrong_direction(
-    scoring, files, window_checkpoint, back, binarised, tmp_path, caplog
+    scoring, files, window_checkpoint, back, tmp_path, caplog
 ):
     rerank = ["rerank", files[0], "--source", files[1], "--out", str(tmp_path / "o")]
     rerank += ["--score", "channel", "--channel"]
     printed = scoring(*rerank, back)
     assert "tgt to src: the candidates are assumed to be in tgt, the source in src" in printed
-    printed = scoring(*rerank, back, "--text-form", str(binarised), "tgt")
+    form = '{"tokenizer": "none", "truecaser": null, "bpe_codes": null}'
+    (tmp_path / "text_form.json").write_text(f'{{"tgt": {form}}}')
+    given = ["--text-form", str(tmp_path), "tgt"]
+    printed = scoring(*rerank, back, *given)
     assert "are assumed to be" not in printed
     assert "does not know" not in caplog.text
     printed = scoring(*rerank, str(window_checkpoint))
@@ -472,7 +479,7 @@ def test_a_channel_model_of_the_wrong_direction(
         assert "translates src to tgt, and does not know " in caplog.text
         assert f" of the words of the {side}; it must translate the candidates" in caplog.text
     with pytest.raises(UserError, match="translates src to tgt; give a model that translates tgt"):
-        scoring(*rerank, str(window_checkpoint), "--text-form", str(binarised), "tgt")
+        scoring(*rerank, str(window_checkpoint), *given)
 
 
 @pytest.mark.parametrize("chance, noted", [(0.9, True), (1.1, False)])
