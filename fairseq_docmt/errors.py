@@ -54,7 +54,7 @@ def check_metadata(config: type, value_of: Callable[[str], Any]) -> None:
         least, needed = (option.metadata.get(key) for key in ("at_least", "needs"))
         values = value if isinstance(value, Sequence) else (value,)
         numbers = [number for number in values if number is not None]
-        if least is not None and numbers and not min(numbers) >= least:  # NaN is not either
+        if least is not None and numbers and min(numbers) < least:
             # The default of an option of fairseq is ${group.name}.
             followed = re.fullmatch(r"\$\{\w+\.(\w+)\}", str(option.default))
             name = followed[1] if followed else option.name

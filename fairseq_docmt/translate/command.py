@@ -178,8 +178,11 @@ def main(args: argparse.Namespace, others: List[str]) -> None:
         others: words of the command line that the parser does not know, taken as fairseq options.
     """
     exported = is_exported(args.model)
-    if "" in args.model.split(os.pathsep):
+    paths = args.model.split(os.pathsep)
+    if "" in paths:
         raise UserError(f"--model {args.model} has an empty path; leave out the : beside it")
+    if len(paths) > 1 and any(map(is_exported, paths)):
+        raise UserError(f"--model {args.model}: exported models cannot be joined; give one model")
     if not exported:
         fairseq_docmt.register()
     device = args.device or ("cuda" if (has_gpu if exported else _has_gpu)() else "cpu")

@@ -362,6 +362,9 @@ def test_the_form_of_the_text_is_not_forgotten(folder, tmp_path):
 
 def test_other_models_are_refused(rfa_window_checkpoint, folder, checkpoint, tmp_path):
     export = ["export-ctranslate2", "--model"]
+    joined = f"{folder}:{checkpoint}"
+    with pytest.raises(UserError, match="exported models cannot be joined; give one model"):
+        tiny.run_main(command_line.main, "translate", "--model", joined, "none.txt")
     with pytest.raises(UserError, match="is already there; remove it"):
         tiny.run_main(command_line.main, *export, str(checkpoint), "--out", str(folder))
     rfa = str(rfa_window_checkpoint)

@@ -379,7 +379,7 @@ class ReferenceScorer:
             longest = int(lengths.argmax())
             if lengths[longest] > most:
                 last = sentences[spans[longest, 1] - 1]
-                text = getattr(self.task, f"{side}_dictionary").string(last)
+                text = next(text for (text, _), ids in self._known.items() if ids is last)
                 alone = len(last) + marks > most
                 fix = "leave it out" if alone else "reduce the context with --context"
                 raise UserError(

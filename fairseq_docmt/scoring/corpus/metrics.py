@@ -247,6 +247,8 @@ def measure(args: argparse.Namespace, texts: Translations) -> List[MetricResult]
             f"{', '.join(of_words)}: the text is written without spaces, so a sentence counts as "
             "few words; chrf does not depend on words"
         )
+    if {"comet-doc", "comet-slide"} & set(args.metrics):
+        texts.notes.extend(texts.context_notes)
     by_document = any(corpus_metrics.METRICS[name].unit == "document" for name in args.metrics)
     if by_document and texts.index.num_documents == 1 and texts.ids is None:
         size = texts.index.num_sentences

@@ -70,6 +70,13 @@ class Translations(NamedTuple):
         return self.index.position if self.whole_position is None else self.whole_position
 
     @property
+    def context_notes(self) -> List[str]:
+        """Notes for measures that read earlier segments as context: those that are left out."""
+        if np.array_equal(self.position, self.index.position):
+            return []
+        return ["segments that are left out are missing from the context of later ones, too"]
+
+    @property
     def names(self) -> List[str]:
         """Names of all systems; the first system is the baseline."""
         return [*(self.whole or self.systems)]

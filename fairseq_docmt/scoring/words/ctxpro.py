@@ -204,9 +204,12 @@ def judge(
         separator: text between the sentences of a translation.
         last: function that finds the tested sentence in a translation; None to split translations
             at ``separator`` instead.
+
+    Raises:
+        UserError: the sentences found by the separator are empty in all translations.
     """
     right = has_word(targets.kind)
-    found = []
+    texts = []
     for item, line in zip(targets.items, lines):
         sentences = line.split(separator)
         if last is not None:
@@ -215,8 +218,13 @@ def judge(
             text = sentences[item.place].strip()
         else:  # fewer sentences than the source
             text = ""
-        found.append(right(text, item.expected))
-    return found
+        texts.append(text)
+    if last is None and not any(texts):
+        raise UserError(
+            f"split at {separator!r}, no translation has text in the sentence to test; give the "
+            "text between sentences as --separator"
+        )
+    return [right(text, item.expected) for item, text in zip(targets.items, texts)]
 
 
 # ---- command -----------------------------------------------------------------------------------

@@ -154,6 +154,7 @@ def main(args: argparse.Namespace) -> None:
     taggers = [f"{pronouns.spacy_name(model)} {model.meta['version']}" for model in models]
     signature = f"{texts.signature}|pair:{args.pair}|{'|'.join(taggers)}|{_intervals.PROCEDURE}"
     missing = [name for name in PHENOMENA if name not in rules.phenomena]
+    texts.notes.extend(texts.context_notes)
     notes = [*texts.notes, signature]
     notes += [f"not covered: {', '.join(missing)}"] if missing else []
     tables = [pronouns.table("tagged words", "phenomenon", counts)]

@@ -593,11 +593,11 @@ def test_other_mistakes(window_checkpoint, test_set, tmp_path):
         (["v2"], 1100, "leave it out"),
         (["v2 " * 50], 1000, "reduce the context with --context"),
     ):
-        candidates = [[*before, "v2"], [*before, "v1 " * size]]
+        candidates = [[*before, "v2"], [*before, "v1 v1 vX " + "v1 " * (size - 3)]]
         long = {"source": [*before, "w1"], "candidates": candidates, "correct": 0}
         (tmp_path / "long.jsonl").write_text(json.dumps(long))
         length = size + 1 + sum(len(text.split()) + 1 for text in before)
-        message = f"the target 'v1 v1 .*' has {length} tokens with its context, but .*"
+        message = f"the target 'v1 v1 vX .*' has {length} tokens with its context, but .*"
         with pytest.raises(UserError, match=message + fix):
             run(tmp_path / "long.jsonl", *scored[1:])
 

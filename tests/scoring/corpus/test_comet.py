@@ -104,6 +104,23 @@ def test_context_is_that_of_the_reference(scoring, arguments, stand_in):
     assert samples[4]["src"] == "fünf"  # a new document has no context
 
 
+@pytest.mark.long  # starts programs
+def test_left_out_segments_are_no_context(scoring, write, stand_in):
+    def lines(name, documents, first):
+        records = [
+            {"doc_id": str(d), "segment": n, "text": text}
+            for d, document in enumerate(documents)
+            for n, text in enumerate(document)
+        ]
+        return write(name, "\n".join(map(json.dumps, records[first:])))
+
+    arguments = ["metrics", f"good={lines('good.jsonl', GOOD, 1)}", "--missing", "skip"]
+    arguments += ["--reference", lines("r.jsonl", REFERENCE, 0), "--source", write("s", SOURCE)]
+    note = "segments that are left out are missing from the context of later ones, too"
+    for metric, noted in (("comet-doc", True), ("comet-slide", True), ("comet", False)):
+        assert (note in scoring(*arguments, "--metrics", metric)) == noted
+
+
 def test_several_references_give_the_mean(scoring, arguments, write, stand_in):
     second = write("second", [["one", "2", "drei", "four"], ["five"]])
     arguments = [*arguments, "--reference", second, "--metrics", "comet", "--format", "json"]

@@ -60,6 +60,8 @@ def test_tested_sentence(write):
     assert judge(targets, ["Er <eos> Sie", "er <eos> sie"]) == [False, False]
     assert judge(targets, ["Er", "Sie"]) == [False, True]  # the second sentence is missing
     assert judge(targets, ["sie ||| er", "sie"], separator="|||") == [True, True]
+    with pytest.raises(UserError, match="split at '[.]', no translation has text in the sentence"):
+        judge(targets, ["Er ist da.", "."], separator=".")
 
 
 def test_command(scoring, write, ctxpro, tmp_path):

@@ -230,6 +230,17 @@ def test_notes_on_how_texts_were_read(scoring, arguments, write):
     assert found["notes"] == [wanted]
 
 
+@pytest.mark.parametrize("place, noted", [(0, True), (1, False)])
+def test_left_out_segments_are_no_context(scoring, arguments, write, place, noted):
+    records = [{"doc_id": "1", "segment": n, "text": "ton chien"} for n in (1, 2)]
+    texts = [f"x={write('x.jsonl', json.dumps(records[1 - place]))}"]
+    texts += ["--reference", write("all.jsonl", "\n".join(map(json.dumps, records)))]
+    texts += ["--source", write("s", [["Your dog"] * 2]), "--missing", "skip", *arguments[5:]]
+    found = json.loads(scoring("muda", *texts, "--format", "json"))
+    note = "segments that are left out are missing from the context of later ones, too"
+    assert (note in found["notes"]) == noted
+
+
 def test_mistakes(scoring, arguments, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="nowhere_sm is not installed; install it with"):
         scoring("muda", *arguments, "--source-model", "nowhere_sm")
