@@ -276,5 +276,5 @@ def main() -> None:
         raise UserError(f"--output {args.output} is one of the checkpoints; give another file")
     content = io.BytesIO()
     torch.save(average(paths), content)
-    write_bytes(args.output, content.getvalue())
+    write_bytes(args.output, content.getbuffer())
     print(f"average of {', '.join(paths)} in {args.output}")
