@@ -20,7 +20,7 @@ from sacrebleu.metrics import BLEU
 from tabulate import tabulate
 
 from fairseq_docmt.analysis._documents import check_folder, write_results
-from fairseq_docmt.bleu import build_bleu
+from fairseq_docmt.bleu import build_bleu, mark_unknown
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import Output, read_input
 from fairseq_docmt.scoring.corpus.corpus_metrics import bleu_of_ranges, counts_of_ranges
@@ -31,6 +31,7 @@ def read_output(path: str) -> Output:
     """Read the hypotheses and references from the output of ``fairseq-generate``.
 
     The hypotheses are the detokenised ``D-`` lines or, if there are none, the ``H-`` lines.
+    Unknown words of hypotheses and references are made different, so that they do not match.
 
     Raises:
         UserError: the file does not exist, is not output of ``fairseq-generate``, or has no
@@ -47,7 +48,10 @@ def read_output(path: str) -> Output:
             f"{path} has only a translation or only a reference of sentence {min(alone)}, as if it "
             "were cut; run fairseq-generate again"
         )
-    return found
+    return found._replace(
+        hypotheses={n: mark_unknown(text, False) for n, text in found.hypotheses.items()},
+        references={n: mark_unknown(text, True) for n, text in found.references.items()},
+    )
 
 
 def places(line_ids) -> Dict[int, int]:

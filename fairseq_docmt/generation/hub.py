@@ -279,7 +279,7 @@ def _placed(hub, device: str, precision: str):
         if torch.device(device).type == "meta":
             raise RuntimeError("tensors have no values there")
         return hub.to(torch.device(device), _PRECISIONS[precision])
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, TypeError) as error:
         raise UserError(
             f"device {device} cannot be used ({str(error).splitlines()[0]}); give cpu, or cuda "
             "where torch has a GPU"

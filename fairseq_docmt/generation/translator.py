@@ -126,7 +126,9 @@ class DocumentTranslator:
 
         Args:
             documents: lists of sentences.
-            beam: beam size; by default the size given to :meth:`from_pretrained`, or 5.
+            beam: beam size; by default the size given to :meth:`from_pretrained`, or 5.  With
+                ``sampling`` it is the number of samples, of which all are returned, so that it
+                must be 1 here, its default then.
             **options: options of the search, such as ``lenpen=0.6`` or ``max_len_b=100``.
 
         Returns:
@@ -169,8 +171,16 @@ class DocumentTranslator:
 
     def _nbest(self, documents, nbest: int, beam: Optional[int], options: dict, first: int = 1):
         """Translate documents, of which the first has the number ``first`` in messages."""
-        beam = self.hub.cfg.generation.beam if beam is None else beam
+        generation = self.hub.cfg.generation
+        samples = options.get("sampling", generation.sampling)
+        if beam is None:
+            beam = nbest if samples else generation.beam
         check_types({"beam": beam, "nbest": nbest})
+        if samples and beam != nbest:
+            raise UserError(
+                f"sampling draws as many translations as the beam size, {beam}, and keeps the "
+                f"likeliest {nbest}; give both numbers equal, or no beam size"
+            )
         if beam >= 1 and not 1 <= nbest <= beam:  # other beams are refused by the task
             raise UserError(f"nbest must be from 1 to the beam size {beam}, got {nbest}")
         self._check_options(options)

@@ -293,6 +293,7 @@ class DocumentTranslationTask(DocumentDataTask):
                 f"--arch {name_of(cfg)} is a language model, which translates nothing; give a "
                 "translation model"
             )
+        checkpoints.check_decoder(model, name_of(cfg))
         if not from_checkpoint:
             checkpoints.check_context(model, self, name_of(cfg))
         checkpoints.check_rows(model, self, name_of(cfg))

@@ -47,6 +47,21 @@ def test_command(binarised, memory_stream_checkpoint, tmp_path):
     assert (tmp_path / "bleu_by_position.png").stat().st_size > 0
 
 
+def test_unknown_words_match_none(tmp_path):
+    """Also not those of the reference, which fairseq-generate writes in another way."""
+    found = {}
+    for name, unknown in (("known", "q"), ("unknown", "<<unk>>")):
+        lines = [f"T-{n}\t{unknown} w{n} x y z v\nH-{n}\t-1\t<unk> w{n} x y z v\n" for n in (0, 1)]
+        (tmp_path / name).write_text("".join(lines))
+        tiny.run_main(analysis.main, f"a={tmp_path / name}", "--out", str(tmp_path / "out"))
+        results = json.loads((tmp_path / "out" / "bleu_by_position.json").read_text())
+        found[name] = results["scores"]["a"]["1-10"]
+    wanted = sacrebleu.corpus_bleu(
+        [f"p w{n} x y z v" for n in (0, 1)], [[f"q w{n} x y z v" for n in (0, 1)]]
+    ).score
+    assert found["unknown"] == pytest.approx(wanted)
+
+
 def test_mistakes(tmp_path, capsys, monkeypatch):
     with pytest.raises(UserError, match="nowhere"):
         analysis.read_output(str(tmp_path / "nowhere"))

@@ -134,9 +134,30 @@ def test_devices(window_checkpoint):
         DocumentTranslator.from_pretrained(str(window_checkpoint), device="cuda:7")
     with pytest.raises(UserError, match="device meta cannot be used .tensors have no values there"):
         DocumentTranslator.from_pretrained(str(window_checkpoint), device="meta")
+    with pytest.raises(UserError, match="device None cannot be used .*; give cpu, or cuda"):
+        DocumentTranslator.from_pretrained(str(window_checkpoint), device=None)
     half = DocumentTranslator.from_pretrained(str(window_checkpoint), precision="fp16")
     assert {str(p.dtype) for p in half.hub.parameters()} == {"torch.float16"}
     assert [len(document) for document in half.translate(DOCS, beam=2)] == [1, 5, 2, 7]
+
+
+def test_a_sample_is_not_the_best_of_several(windows):
+    """By default there are as many samples as are returned."""
+    drawn = []
+    generate = windows.hub.generate
+
+    def counted(*args, beam, nbest, **options):
+        drawn.append((beam, nbest))
+        return generate(*args, beam=beam, nbest=nbest, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windows.hub, "generate", counted)
+        windows.translate([["w1", "w2"]], sampling=True)
+        windows.translate_nbest([["w1", "w2"]], 3, sampling=True)
+        windows.translate([["w1", "w2"]])
+    assert drawn == [(1, 1), (3, 3), (5, 1)]
+    with pytest.raises(UserError, match="as many translations as the beam size, 5, and keeps the"):
+        windows.translate([["w1"]], beam=5, sampling=True)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])

@@ -289,3 +289,11 @@ def test_a_checkpoint_without_some_parameters(binarised, window_checkpoint, tmp_
     with pytest.raises(UserError) as caught:
         DocumentTranslator.from_pretrained(path, data=str(binarised))
     assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize("arch", ["fconv", "lightconv"])
+def test_decoders_without_features_are_refused(binarised, tmp_path, arch):
+    """Before training: the decodings of documents could not read them."""
+    message = f"--arch {arch} cannot be used: its decoder lacks extract_features, which the decod"
+    with pytest.raises(UserError, match=message):
+        tiny.train(binarised, tmp_path, *WINDOW, model=["--arch", arch])

@@ -250,7 +250,8 @@ def test_samples_can_be_repeated(run, tmp_path, monkeypatch, workers):
     given, out = tmp_path / "in", tmp_path / "out"
     given.write_text(tiny.text_of(DOCS))
     monkeypatch.setattr(command, "SIZES", {"cpu": (3, 2000, 4000)})
-    sampled = [given, "--sampling"]
+    monkeypatch.setitem(globals(), "OPTIONS", ["--decoding", "sequential"])
+    sampled = [given, "--sampling", "--max-len-b", "12"]
     first = run(*sampled)
     assert run(*sampled, "--seed", "1", "--workers", workers) == first
     assert len({first, *(run(*sampled, "--seed", str(seed)) for seed in (2, 3, 2**32 - 1))}) == 4

@@ -75,6 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> None:
     """Run ``fairseq-docmt convert``: read a text, and write it in another format."""
+    if args.empty and (not args.empty.strip() or len(args.empty.splitlines()) > 1):
+        raise UserError(f"--empty is {args.empty!r}; give text of one line, such as <unk>")
     documents, notes = read_documents(args)
     if args.empty:
         documents = [

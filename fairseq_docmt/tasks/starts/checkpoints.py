@@ -10,7 +10,7 @@ from typing import Dict, List, NamedTuple, Optional
 import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.data import Dictionary
-from fairseq.models import MODEL_DATACLASS_REGISTRY
+from fairseq.models import MODEL_DATACLASS_REGISTRY, FairseqDecoder, FairseqIncrementalDecoder
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from fairseq.tasks.translation import TranslationConfig
 from omegaconf import OmegaConf, ValidationError
@@ -399,6 +399,20 @@ def check_context(model: nn.Module, task, arch: str) -> None:
             "--window-size 1 trains --arch %s on single sentences, where its context options have "
             "no effect; give a larger --window-size for context",
             arch,
+        )
+
+
+def check_decoder(model, arch: str) -> None:
+    """Refuse an architecture with a decoder that the decodings of documents cannot read.
+
+    Raises:
+        UserError: the decoder has no method ``extract_features``, as in ``fconv``.
+    """
+    of_decoder = type(model.decoder).extract_features
+    if of_decoder in (FairseqDecoder.extract_features, FairseqIncrementalDecoder.extract_features):
+        raise UserError(
+            f"--arch {arch} cannot be used: its decoder lacks extract_features, which the decoding "
+            "of documents needs; choose another, such as transformer or lstm"
         )
 
 
