@@ -440,6 +440,9 @@ def test_empty_segments(scoring, write, tmp_path):
     convert = ["convert", "--source", source, "--to", "text", "--out", out]
     with pytest.raises(UserError, match="segment 1 of document 1 is empty and would end"):
         scoring(*convert, output)
+    for text in (" ", "a\nb", "a\u2028b"):
+        with pytest.raises(UserError, match="--empty is '.*; give text of one line, such as <unk>"):
+            scoring(*convert, "--empty", text, output)
     scoring(*convert, "--empty", "<unk>", output)
     assert (tmp_path / "o").read_text() == "<unk>\nb\n\n<unk>\n"
 
