@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Iterable, Iterator
 
-from check_documents import CorpusError, iterate_lines
+from check_documents import CorpusError, Parser, iterate_lines
 from documents import check_not_read
 from prepare import cores
 from stages import count_lines, map_lines, write_whole
@@ -72,9 +72,7 @@ def main(arguments=None) -> None:
 
     If there is an error, its message is printed and the program exits.
     """
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("input", metavar="INPUT", help="text, a blank line between documents")
     parser.add_argument("output", metavar="OUTPUT", help="file to write")
     parser.add_argument("--data", required=True, help="folder bin/ of prepare.py")

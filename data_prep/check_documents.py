@@ -49,6 +49,20 @@ class CorpusError(ValueError):
     """
 
 
+class Parser(argparse.ArgumentParser):
+    """Parser of a command line that refuses the value ``--``, as in ``--out=--``.
+
+    In Python 3.8 to 3.12, argparse makes an empty list of it.
+    """
+
+    def parse_known_args(self, args=None, namespace=None):
+        """Parse a command line; if an option has the value ``--``, print an error and exit."""
+        for word in sys.argv[1:] if args is None else args:
+            if word.startswith("--") and word.endswith("=--"):
+                sys.exit("error: an option has the value --; give another")
+        return super().parse_known_args(args, namespace)
+
+
 class Counts(NamedTuple):
     """Numbers of documents and sentence pairs of a corpus."""
 
@@ -352,7 +366,7 @@ def warn_of_symbols(path: str, lines: Iterable[str]) -> None:
 
 def main() -> None:
     """Check the two files named on the command line; if there is an error, print it and exit."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         description=__doc__.replace("``", ""), formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("source", help="source text")

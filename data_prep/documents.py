@@ -17,6 +17,7 @@ from check_documents import (
     BYTE_ORDER_MARK,
     CorpusError,
     Counts,
+    Parser,
     check_lines,
     check_scripts,
     refuse_long,
@@ -187,7 +188,7 @@ def reader_parser(description: str) -> argparse.ArgumentParser:
     Args:
         description: text for ``--help``, usually the docstring of the script.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         description=description.replace("``", ""),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -240,8 +241,6 @@ def run_reader(read: Callable[..., Iterable[Document]], args: argparse.Namespace
     """
     left_out = LeftOut()
     try:
-        if [] in vars(args).values():  # what argparse of Python 3.8 to 3.12 makes of --
-            raise CorpusError("an option has the value --; give another")
         if args.min_sentences < 1:
             raise CorpusError(f"--min-sentences must be at least 1, got {args.min_sentences}")
         check_not_read(args.out, [value for name, value in vars(args).items() if name != "out"])

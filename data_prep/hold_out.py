@@ -13,7 +13,7 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Dict, List
 
-from check_documents import CorpusError, check_lines, read_lines
+from check_documents import CorpusError, Parser, check_lines, read_lines
 from documents import Document, check_not_read, checked_texts
 from stages import write_whole
 
@@ -82,7 +82,7 @@ def output_paths(args: argparse.Namespace) -> Dict[str, List[str]]:
 
 def parse_args(arguments=None) -> argparse.Namespace:
     """Parse the command line: both texts, numbers of documents, seed and output folder."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         description=__doc__.replace("``", ""), formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument

@@ -22,7 +22,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import line_functions
 import sanity
-from check_documents import CorpusError, check_files, iterate_lines
+from check_documents import CorpusError, Parser, check_files, iterate_lines
 from documents import check_not_read
 from stages import PARTIAL, Stages, count_lines, map_lines, progress, run_together, write_lines
 from subwords import learn_codes, learn_sentencepiece, pieces_of
@@ -459,9 +459,7 @@ def parse_args(arguments=None) -> argparse.Namespace:
     Raises:
         CorpusError: an option is invalid, or a file is missing.
     """
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--source-lang", required=True, help="suffix of the source files")
     add("--target-lang", required=True, help="suffix of the target files")
@@ -480,8 +478,6 @@ def parse_args(arguments=None) -> argparse.Namespace:
     _add_text_options(add)
     add("--workers", type=int, default=cores(), help="number of processes; default: all cores")
     args = parser.parse_args(arguments)
-    if [] in vars(args).values():  # what argparse of Python 3.8 to 3.12 makes of --
-        raise CorpusError("an option has the value --; give another")
     _check(args)
     return args
 

@@ -24,7 +24,7 @@ from collections import defaultdict
 from difflib import SequenceMatcher
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
-from check_documents import CorpusError
+from check_documents import CorpusError, Parser
 from documents import Document, check_not_read, paired_lines, run_reader
 from stages import write_whole
 
@@ -300,9 +300,7 @@ def link(documents: Iterable[Document], subwords: Iterator[Tuple[str, ...]], nam
 
 def parse_args(arguments=None) -> argparse.Namespace:
     """Parse the command line: ``strip`` or ``link``, and the files to read and write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     pair = {"nargs": 2, "metavar": ("SOURCE", "TARGET")}
     strip = commands.add_parser("strip", help="write the text without marks")
