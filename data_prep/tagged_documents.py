@@ -29,7 +29,7 @@ TEXTS = ("src", "ref", "hyp")
 ID = re.compile(r"<(doc|seg)\b[^>]*?\b(docid|id)\s*=\s*([\"']?)([^\"'\s>]*)\3", re.IGNORECASE)
 TALK_ID = re.compile(r"<talkid>\s*([^<]*?)\s*</talkid>", re.IGNORECASE)
 #: A segment with a closing tag in it, which the parser would leave out.
-STRAY = re.compile(r"<seg\b[^>]*>(?:(?!</?seg\b).)*?</(?!seg\b)", re.IGNORECASE | re.DOTALL)
+STRAY = re.compile(r"<seg\b(?:(?!</?seg\b).)*?</(?!seg\b)", re.IGNORECASE | re.DOTALL)
 TAG = re.compile(r"</?[a-zA-Z]\w*\b[^>]*>")
 
 Segments = List[List[str]]
