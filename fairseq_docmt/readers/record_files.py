@@ -29,6 +29,9 @@ _KNOWN = {*DOCUMENT_FIELDS, *SEGMENT_FIELDS, *(name for f in TEXT_FIELDS.values(
 #: Most lines of a text that are read to see whether all have the same number of tabs.
 MOST_LINES = 1000
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
+# Quotation marks that CSV has doubled: as text, a quotation would begin or end with a space, or
+# three marks would be in a row.
+_DOUBLED = re.compile(r'"""|\s""|""\s')
 
 
 def _fields(pairs: List[Tuple[str, object]]) -> dict:
@@ -300,6 +303,24 @@ def is_quoted(text: str) -> bool:
     return _are_quoted(_rows_at_tabs(text))
 
 
+def table_of(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as a tab-separated table, from which :func:`numbered_rows` reads the same rows.
+
+    The cells are quoted as in CSV only if their quotation marks would otherwise be unclear.
+    """
+    text = "".join("\t".join(row) + "\n" for row in rows)
+    try:
+        unclear = [row for _, row in numbered_rows(text, "", "\t")] != [*map(list, rows)]
+    except UserError:
+        unclear = True
+    if unclear:
+        quoted = io.StringIO()
+        writer = csv.writer(quoted, delimiter="\t", lineterminator="\n", quoting=csv.QUOTE_ALL)
+        writer.writerows(rows)
+        text = quoted.getvalue()
+    return text
+
+
 def _rows_at_tabs(text: str) -> List[Tuple[int, List[str]]]:
     """Split a text at tabs; return the line number and the cells of each row that is not blank."""
     lines = enumerate(text.split("\n"), start=1)
@@ -312,26 +333,40 @@ def _are_quoted(rows: Sequence[Tuple[int, List[str]]]) -> bool:
     if not marked or not all(map(_QUOTED.fullmatch, marked)):
         return False
     header = all(map(_QUOTED.fullmatch, filter(None, rows[0][1])))
-    return header or any('""' in cell[1:-1] for cell in marked)
+    return header or any(map(_DOUBLED.search, marked))
 
 
-def _refuse_quoted_columns(rows: Sequence[Tuple[int, List[str]]], path: str) -> None:
-    """Refuse a table without CSV quoting in which all texts of a column are in quotation marks.
+def _refuse_unclear_quotes(rows: Sequence[Tuple[int, List[str]]], path: str) -> None:
+    """Refuse a table whose quotation marks may be those of CSV as well as those of its texts.
+
+    In the only cells that have quotation marks, these are also doubled, or all texts of a column
+    are in quotation marks.
 
     Args:
         rows: line number and cells of each row; the first may be the header.
         path: path of the file, for messages.
 
     Raises:
-        UserError: there is such a column, of two or more cells.
+        UserError: there is such a cell, or such a column of two or more cells.
     """
+    advice = (
+        "quote the header too if the marks are those of CSV, or quote the whole table as CSV if "
+        "they are part of the text"
+    )
+    marked = [(number, cell) for number, row in rows for cell in row if '"' in cell]
+    if all(_QUOTED.fullmatch(cell) for _, cell in marked):
+        for number, cell in marked:
+            if '""' in cell[1:-1]:
+                raise UserError(
+                    f"{path}: line {number}: {cell[:40]} is text in quotation marks, or a cell "
+                    f"that is quoted as in CSV; {advice}"
+                )
     for number, column in enumerate(zip_longest(*(row for _, row in rows[1:]), fillvalue=""), 1):
         cells = [cell for cell in column if cell]
         if len(cells) > 1 and all(map(_QUOTED.fullmatch, cells)):
             raise UserError(
                 f"{path}: all cells of column {number} are in quotation marks, but the header is "
-                "not; quote the header too if the marks are those of CSV, or quote the whole table "
-                "as CSV if they are part of the text"
+                f"not; {advice}"
             )
 
 
@@ -346,7 +381,7 @@ def numbered_rows(text: str, path: str, separator: str) -> Iterator[Tuple[int, L
     """
     rows = _rows_at_tabs(text) if separator == "\t" else []
     if separator == "\t" and not _are_quoted(rows):
-        _refuse_quoted_columns(rows, path)
+        _refuse_unclear_quotes(rows, path)
         yield from rows
         return
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)

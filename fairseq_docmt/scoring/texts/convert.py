@@ -41,7 +41,7 @@ from fairseq_docmt.readers import (
     wmt_xml,
 )
 from fairseq_docmt.readers.files import whole_number, write_text
-from fairseq_docmt.readers.record_files import TEXT_FIELDS
+from fairseq_docmt.readers.record_files import TEXT_FIELDS, table_of
 from fairseq_docmt.scoring.texts import translations, wrappers
 from fairseq_docmt.scoring.texts.layout import Mismatch, documents_of, layout_of, named
 from fairseq_docmt.scoring.texts.matching import Reading
@@ -243,7 +243,7 @@ def table(documents: List[Document], path: str, role: str = "system") -> str:
         for document in documents
         for number, text in zip(_numbers(document), document.segments)
     ]
-    return "".join("\t".join(row) + "\n" for row in [("doc_id", "segment", "text"), *rows])
+    return table_of([("doc_id", "segment", "text"), *rows])
 
 
 def xml(documents: List[Document], path: str, role: str = "system") -> str:

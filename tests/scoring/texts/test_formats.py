@@ -244,6 +244,33 @@ def test_quoted_columns(write):
     assert document.segments == ['"a b"', "c"]
 
 
+def test_unclear_quotation_marks(write):
+    """Text in quotation marks beside other such text looks like a cell of CSV."""
+    rows = 'doc_id\tseg\ttext\nd\t1\tx\nd\t2\t"a""b"\n'
+    with pytest.raises(UserError, match='line 3: "a""b" is text in quotation marks, or a cell'):
+        read_input(write("t", rows), "system")
+    for last, wanted in (
+        ('c"', ['"a""b"', 'c"']),
+        ('"""c"""', ['a"b', '"c"']),
+        ('"c"" d"', ['a"b', 'c" d']),
+        ('"c ""d"', ['a"b', 'c "d']),
+    ):
+        document = read_input(write("u", f"{rows}d\t3\t{last}\n"), "system").documents[0]
+        assert document.segments == ["x", *wanted]
+
+
+QUOTES = [['"a""b"', "x"], ['"a"', '"b"'], ['"a"', "x"], ['"""a"""', "x"], ['a"b', '"c""d"'], ['"']]
+
+
+@pytest.mark.parametrize("texts", QUOTES, ids=" ".join)
+def test_tables_keep_quotation_marks(scoring, write, tmp_path, texts):
+    start, out = write("x", json.dumps([{"doc_id": "d", "text": t} for t in texts])), tmp_path / "y"
+    scoring("convert", start, "--to", "tsv", "--out", str(out))
+    assert read_input(str(out), "system").documents[0].segments == texts
+    quoted = texts not in (['"a"', "x"], ['a"b', '"c""d"'], ['"'])
+    assert out.read_text().startswith('"doc_id"' if quoted else "doc_id")
+
+
 def test_tabs_in_some_lines_are_text(write):
     assert isinstance(read_input(write("x", "a\tb\nc\n"), "system"), Lines)
     path = write("y", "a\tb\nc\td\n")
