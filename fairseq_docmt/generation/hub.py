@@ -99,6 +99,7 @@ def load_hub(
         file.refuse_diverged()
     refuse_unknown(options, _options_of(files[0]))
     _refuse_without_effect(options)
+    _refuse_of_training(options, tasks.TASK_REGISTRY.get(files[0].task))
     check_types(options)
     data = _checked_paths(data or files[0].settings["task"]["data"], options)
     hub = _hub(files, data, options)
@@ -318,6 +319,26 @@ def _refuse_without_effect(options: Iterable[str]) -> None:
             )
         if name in names:
             raise without_effect(name)
+
+
+def _refuse_of_training(options: dict, task) -> None:
+    """Refuse options of the task for training, and dropout without ``retain_dropout``.
+
+    Args:
+        options: options of :meth:`DocumentTranslator.from_pretrained`.
+        task: class of the task; None if it is unknown.
+
+    Raises:
+        UserError: an option has no effect.
+    """
+    for name in options:
+        if name in getattr(task, "OF_TRAINING", ()):
+            raise UserError(f"{name} is for training and has no effect here; leave it out")
+        if name.endswith("dropout") and name != "retain_dropout":
+            if not options.get("retain_dropout"):
+                raise UserError(
+                    f"{name} has no effect without retain_dropout; give both or neither"
+                )
 
 
 def without_effect(name: str) -> UserError:

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import List
 
 from fairseq.dataclass.configs import GenerationConfig
+from fairseq.modules.fairseq_dropout import FairseqDropout
 
 from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.models.interface import (
@@ -70,6 +71,8 @@ def refuse_unsupported(task, models, args) -> None:
     _refuse_diverged(models)
     args = _complete(args)
     _refuse_options_of_others(args)
+    if args.retain_dropout:
+        _refuse_no_dropout(models, args.retain_dropout_modules)
     if args.replace_unk is not None:
         _refuse_replacement(task, models, args)
     _warn_without_context(task)
@@ -99,6 +102,34 @@ def refuse_unsupported(task, models, args) -> None:
             "--match-source-len compares with the source of the whole window; leave it out"
         )
     _refuse_without_input(task, args)
+
+
+def _refuse_no_dropout(models, names) -> None:
+    """Raise a UserError if models have no dropout that ``--retain-dropout`` could keep.
+
+    Args:
+        models: models of the ensemble.
+        names: value of ``--retain-dropout-modules``, names of classes; None for all.  From the
+            command line it is a string, in which fairseq looks for the name of each module.
+    """
+    dropouts = [
+        module
+        for model in models
+        for module in model.modules()
+        if isinstance(module, FairseqDropout)
+    ]
+    found = {module.module_name for module in dropouts} - {None}
+    given = names.split(",") if isinstance(names, str) else names or ()
+    given = [*map(str.strip, given)]
+    for name in given:
+        if name not in found:
+            raise UserError(
+                f"--retain-dropout-modules: no {name} of the model has dropout; choose from "
+                f"{', '.join(sorted(found))}"
+            )
+    kept = [module for module in dropouts if not names or module.module_name in given]
+    if not any(module.p > 0 for module in kept):
+        raise UserError("--retain-dropout has no effect, as the model has none; leave it out")
 
 
 def _refuse_replacement(task, models, args) -> None:

@@ -144,6 +144,8 @@ class DocumentTranslator:
         """Return the best translations of documents; see :meth:`_nbest`."""
         if "nbest" in options:
             raise UserError("translate gives one translation of a sentence; use translate_nbest")
+        if options.get("print_alignment") in ("hard", "soft"):
+            raise UserError("translate gives no alignments; use translate_nbest")
         found = self._nbest(documents, 1, beam, options, first)
         return [[best.text for (best, *_) in document] for document in found]
 
@@ -215,6 +217,8 @@ class DocumentTranslator:
                 raise UserError(f"{name} is an option of from_pretrained; give it there")
         refuse_unknown(options, known)
         check_types(options)
+        if options.get("print_alignment") == "soft":
+            raise UserError('print_alignment must be "hard" here, as translations have no weights')
 
     def translate_stream(
         self,

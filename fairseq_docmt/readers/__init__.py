@@ -142,6 +142,8 @@ def unknown_format(text: str) -> Optional[str]:
         return "subtitles with times"
     if record_files.is_json_without_objects(text):
         return "JSON lines without objects, or text with quotation marks around each line"
+    if re.match(r"\s*sep=.\n", text):
+        return "a table below Excel's line sep=, which must be removed"
     if record_files.has_tabs_throughout(text):
         return "a table whose first line does not name its columns (FILE#doc=1,text=2 names them)"
     return None

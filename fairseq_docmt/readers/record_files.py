@@ -298,9 +298,10 @@ def is_quoted(text: str) -> bool:
 
     Programs that write CSV put quotation marks around all cells, around all that are no numbers (so
     also around the header), or only around those that contain a quotation mark, and double each
-    quotation mark within a cell.
+    quotation mark within a cell.  A quoted cell may have line breaks.
     """
-    return _are_quoted(_rows_at_tabs(text))
+    rows = _rows_at_tabs(text)
+    return _are_quoted(rows) or _break_cells(text, rows)
 
 
 def table_of(rows: Sequence[Sequence[str]]) -> str:
@@ -328,12 +329,29 @@ def _rows_at_tabs(text: str) -> List[Tuple[int, List[str]]]:
 
 
 def _are_quoted(rows: Sequence[Tuple[int, List[str]]]) -> bool:
-    """Return whether the rows of a table are quoted, as :func:`is_quoted` describes."""
+    """Return whether all cells of a table that have quotation marks are quoted as in CSV."""
     marked = [cell for _, row in rows for cell in row if '"' in cell]
     if not marked or not all(map(_QUOTED.fullmatch, marked)):
         return False
     header = all(map(_QUOTED.fullmatch, filter(None, rows[0][1])))
     return header or any(map(_DOUBLED.search, marked))
+
+
+def _break_cells(text: str, rows: Sequence[Tuple[int, List[str]]]) -> bool:
+    """Return whether the lines of a table have unequal numbers of cells, but its CSV rows do not.
+
+    Args:
+        text: content of the file.
+        rows: line number and cells of each line, split at tabs.
+    """
+    if len({len(row) for _, row in rows}) == 1:
+        return False
+    try:
+        found = [row for _, row in _rows_of_csv(text, "", "\t")]
+    except UserError:
+        return False
+    # A tab in a cell tells a quotation that goes on in the text of the next row.
+    return len({*map(len, found)}) == 1 and not any("\t" in cell for row in found for cell in row)
 
 
 def _refuse_unclear_quotes(rows: Sequence[Tuple[int, List[str]]], path: str) -> None:
@@ -371,7 +389,7 @@ def _refuse_unclear_quotes(rows: Sequence[Tuple[int, List[str]]], path: str) -> 
 
 
 def numbered_rows(text: str, path: str, separator: str) -> Iterator[Tuple[int, List[str]]]:
-    """Yield the line number and the cells of each row that is not blank.
+    """Iterate over the line number and the cells of each row that is not blank.
 
     Args:
         text, path, separator: as in :func:`table_records`.
@@ -379,11 +397,15 @@ def numbered_rows(text: str, path: str, separator: str) -> Iterator[Tuple[int, L
     Raises:
         UserError: the text is not valid CSV, or it is unclear whether it is quoted.
     """
-    rows = _rows_at_tabs(text) if separator == "\t" else []
-    if separator == "\t" and not _are_quoted(rows):
+    if separator == "\t" and not is_quoted(text):
+        rows = _rows_at_tabs(text)
         _refuse_unclear_quotes(rows, path)
-        yield from rows
-        return
+        return iter(rows)
+    return _rows_of_csv(text, path, separator)
+
+
+def _rows_of_csv(text: str, path: str, separator: str) -> Iterator[Tuple[int, List[str]]]:
+    """Yield the number of the first line and the cells of each row of CSV that is not blank."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     csv.field_size_limit(2**31 - 1)
     while True:

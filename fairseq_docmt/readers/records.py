@@ -107,7 +107,7 @@ def read(records: Records, path: str, wanted: Wanted) -> Documents:
     wanted, records = _of_one_system(records, path, wanted)
     refuse_mixed_fields(records, wanted)
     found: Dict[str, List[Row]] = {}
-    last, interrupted = None, set()
+    last, apart = None, set()
     lacks: List[Lacks] = []
     for where, record in records:
         try:
@@ -118,12 +118,9 @@ def read(records: Records, path: str, wanted: Wanted) -> Documents:
             lacks.append(error)
             name, row = row_of(where, record, wanted, without_text=True)
         if row.number is None and name in found and name != last:
-            raise UserError(
-                f"{where} is of document {name}, which other documents have followed; number the "
-                "segments, or remove what is repeated"
-            )
+            raise interrupted(where, name)
         if name in found and name != last:
-            interrupted.add(name)
+            apart.add(name)
         last = name
         found.setdefault(name, []).append(row)
     if not found:
@@ -131,8 +128,19 @@ def read(records: Records, path: str, wanted: Wanted) -> Documents:
     if len(lacks) == sum(map(len, found.values())):
         raise lacks[0]
     documents = [_document(name, rows) for name, rows in found.items()]
-    return Documents(
-        path, [d._replace(reordered=d.reordered or d.id in interrupted) for d in documents]
+    return Documents(path, [d._replace(reordered=d.reordered or d.id in apart) for d in documents])
+
+
+def interrupted(where: str, name: str) -> UserError:
+    """Return the error for a segment without a number that follows another document.
+
+    Args:
+        where: location of the segment.
+        name: id of its document.
+    """
+    return UserError(
+        f"{where} is of document {name}, which other documents have followed; number the "
+        "segments, or remove what is repeated"
     )
 
 

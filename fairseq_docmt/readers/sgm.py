@@ -5,7 +5,7 @@ These files are not XML: attributes may lack quotes, and ``<`` need not be escap
 
 import bisect
 import re
-from typing import Callable, Dict, List, NamedTuple
+from typing import Callable, Dict, List, NamedTuple, Optional
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers.inputs import Documents
@@ -70,11 +70,17 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
             where = document.rows[0].where if document.rows else path
             raise UserError(f"{where}: the file already has a document {document.id}; rename one")
         seen.add(document.id)
-    side = "srclang" if kind == "srcset" else "trglang"
-    languages = {document.attributes.get(side) for document in found} - {"any"}
-    language = languages.pop() if len(languages) == 1 else None
     made = [numbered_document(d.id, _grouped(d, wanted)) for d in found]
-    return Documents(path, made, language)
+    return Documents(path, made, language_of(found))
+
+
+def language_of(documents: List[SgmDocument]) -> Optional[str]:
+    """Return the language that documents of one kind declare; None if they do not agree."""
+    languages = {
+        document.attributes.get("srclang" if document.kind == "srcset" else "trglang")
+        for document in documents
+    } - {"any"}
+    return languages.pop() if len(languages) == 1 else None
 
 
 def _grouped(document: SgmDocument, wanted: Wanted) -> List[Row]:

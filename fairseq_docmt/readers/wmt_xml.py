@@ -44,12 +44,12 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
             found.append(_without_text(element, path))
     if len(lacks) == len(found):
         raise lacks[0]
-    return Documents(path, found, _language(documents, wanted))
+    return Documents(path, found, language_of(documents, wanted.role))
 
 
-def _language(documents, wanted: Wanted) -> Optional[str]:
-    """Return the language declared by all texts of the wanted role; None if they do not agree."""
-    tag, _ = ELEMENTS[wanted.role]
+def language_of(documents, role: str) -> Optional[str]:
+    """Return the language declared by all texts of a role; None if they do not agree."""
+    tag, _ = ELEMENTS[role]
     found = {text.get("lang") for element in documents for text in element.findall(tag)}
     return found.pop() if len(found) == 1 else None
 

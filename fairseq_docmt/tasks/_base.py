@@ -60,6 +60,8 @@ class DocumentTranslationTask(DocumentDataTask):
 
     #: registered name
     task_name: str
+    #: options of the task that have no effect in decoding
+    OF_TRAINING = _option_checks.OF_TRAINING
     #: whether the rows of a batch are the sentences of documents
     rows_are_sentences: bool = False
     #: ``--decoding`` by which references are scored in any order; None for that of translation

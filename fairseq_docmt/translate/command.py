@@ -332,11 +332,17 @@ def _files(args: argparse.Namespace) -> List[File]:
     if args.out and args.out.endswith(".gz"):
         raise UserError("--out: translations are not compressed; leave out .gz, and run gzip after")
     docids = read_docids(args.docids) if args.docids else None
-    language = _target_language(args)
+    source_language, language = _languages(args)
 
     def read(path: str, whole: bool) -> object:
         layout = Layout(whole or args.split_sentences is not None, docids)
         found = read_source(path, layout, args.input_format == "text", args.system, language)
+        if _differ(getattr(found, "source_language", None), source_language):
+            print(
+                f"note: {path} declares its source as {found.source_language}, but the model "
+                f"translates {source_language}",
+                file=sys.stderr,
+            )
         if args.nbest > 1 and not found.holds_nbest:
             raise UserError(f"--nbest {args.nbest} needs JSON lines as input, and {path} is not")
         return found
@@ -369,10 +375,23 @@ def _files(args: argparse.Namespace) -> List[File]:
     return files
 
 
-def _target_language(args: argparse.Namespace) -> Optional[str]:
-    """Return the target language of the model; None if neither checkpoint nor data names it."""
+def _differ(declared: Optional[str], wanted: Optional[str]) -> bool:
+    """Return whether two codes, such as en-US and de, are of different languages.
+
+    Codes of unequal lengths, such as eng and en, are not compared.
+    """
+    codes = [re.split("[-_]", code.lower())[0] for code in (declared, wanted) if code]
+    return len({*codes}) == 2 and len({*map(len, codes)}) == 1
+
+
+def _languages(args: argparse.Namespace) -> Tuple[Optional[str], Optional[str]]:
+    """Return the source and target language of the model.
+
+    Both are None if neither checkpoint nor data names them.
+    """
     if is_exported(args.model):
-        return read_info(args.model).target_lang
+        info = read_info(args.model)
+        return info.source_lang, info.target_lang
     from fairseq import utils
     from fairseq.data import data_utils
 
@@ -381,8 +400,8 @@ def _target_language(args: argparse.Namespace) -> Optional[str]:
     trained = read_translation_model(args.model.split(os.pathsep)[0]).settings["task"]
     folder = args.data or utils.split_paths(trained.get("data", ""))[0]
     if trained.get("target_lang") or not os.path.isdir(folder):
-        return trained.get("target_lang")
-    return data_utils.infer_language_pair(folder)[1]
+        return trained.get("source_lang"), trained.get("target_lang")
+    return data_utils.infer_language_pair(folder)
 
 
 def _below(inputs: List[str]) -> Iterator[Tuple[str, str, bool]]:

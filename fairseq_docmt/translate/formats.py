@@ -3,8 +3,8 @@
 There is a class for each format.  Its instances read the ``documents`` of a file, and ``pieces``
 yields the content of the output file.  ``holds_nbest`` says whether the output can have several
 translations of a segment, ``holds_system`` whether it can name the system, and ``line_end`` is the
-line ending of the file.  The format of a file is recognised by its content, as in the evaluation
-commands.
+line ending of the file.  XML and SGM also have ``source_language``, which is None if the file does
+not declare it.  The format of a file is recognised by its content, as in the evaluation commands.
 """
 
 import copy
@@ -194,7 +194,8 @@ class Table:
         layout: ignored, as only plain text needs it.
 
     Raises:
-        UserError: the rows are invalid, or the table has the column ``hypothesis`` already.
+        UserError: the rows are invalid, a cell has a line break, or the table has the column
+            ``hypothesis`` already.
     """
 
     holds_nbest = False
@@ -202,7 +203,14 @@ class Table:
 
     def __init__(self, text: str, path: str, layout: Layout):
         lines, rows_of = text.split("\n"), record_files.numbered_rows
-        self.lines = [lines[number - 1] for number, _ in rows_of(text, path, "\t")]
+        given = [*rows_of(text, path, "\t")]
+        for number, row in given:
+            if "\n" in "".join(row):
+                raise UserError(
+                    f"{path}: line {number} has a cell with a line break; write the table as JSON "
+                    "lines by `fairseq-docmt convert --role source --out NEW.jsonl`"
+                )
+        self.lines = [lines[number - 1] for number, _ in given]
         self._quotes = record_files.is_quoted(text)
         header = self.lines[0].split("\t")
         _refuse_field(HYPOTHESIS, not {HYPOTHESIS, f'"{HYPOTHESIS}"'}.isdisjoint(header), path)
@@ -265,7 +273,9 @@ class WmtXml:
         self._system, self._language = system, language
         self._root = wmt_xml.parse(text, path)
         self._sources, self.documents = [], []
-        for element in wmt_xml.documents_of(self._root, path):
+        elements = wmt_xml.documents_of(self._root, path)
+        self.source_language = wmt_xml.language_of(elements, "source")
+        for element in elements:
             source = wmt_xml.text_of(element, path, SOURCE)
             if any(hyp.get("system") == system for hyp in element.findall("hyp")):
                 raise UserError(
@@ -332,6 +342,7 @@ class Sgm:
         for kind in {document.kind for document in found} - {"srcset"}:
             raise UserError(f"{path} has a {kind} too; give the source file of the task")
         self.documents = [_of_rows(document.id, document.rows) for document in found]
+        self.source_language = sgm.language_of(found)
 
     @staticmethod
     def _escaped(text: str) -> str:
@@ -458,10 +469,13 @@ def _ordered(rows: Dict[str, List[Tuple[int, Row]]]):
 
     Raises:
         UserError: a record without a number has several lines, and is not the only one of its
-            document.
+            document; or other documents stand between the records of a document without numbers.
     """
     documents, of_record = [], {}
     for name, given in rows.items():
+        for (before, _), (number, row) in zip(given, given[1:]):
+            if row.number is None and number != before + 1:
+                raise records.interrupted(row.where, name)
         ordered = numbered_document(name, [row for _, row in given])
         if ordered.numbers is not None:
             place = {row.number: each for each in given for row in (each[1],)}

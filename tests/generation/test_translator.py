@@ -44,6 +44,8 @@ def test_nbest_is_that_of_the_command(binarised, window_checkpoint, windows):
     options = [*WINDOWS, "--decoding", "sequential", "--nbest", "2", "--print-alignment", "hard"]
     output = tiny.generate(binarised, window_checkpoint, *options)
     found = windows.translate_nbest(DOCS, nbest=2, beam=3, max_len_b=12, print_alignment="hard")
+    with pytest.raises(UserError, match='print_alignment must be "hard" here'):
+        windows.translate_nbest(DOCS, nbest=1, print_alignment="soft")
     assert [len(document) for document in found] == [len(document) for document in DOCS]
     sentences = [sentence for document in found for sentence in document]
     for row, hypotheses in zip(ROWS, sentences, strict=True):

@@ -1431,6 +1431,16 @@ DECODING = {
         "--retain-dropout-modules needs --retain-dropout; give both or neither",
         [*WINDOWS, "--retain-dropout-modules", "TransformerDecoder"],
     ),
+    "modules that the model lacks": Case(
+        "--retain-dropout-modules: no Decoder of the model has dropout; choose from "
+        "MultiheadAttention, TransformerDecoder, TransformerDecoderLayerBase, TransformerEncoder, "
+        "TransformerEncoderLayerBase",
+        [*WINDOWS, "--retain-dropout", "--retain-dropout-modules", "TransformerDecoder,Decoder"],
+    ),
+    "no dropout": Case(
+        "--retain-dropout has no effect, as the model has none; leave it out",
+        [*WINDOWS, "--retain-dropout", "--model-overrides", "{'dropout': 0.0}"],
+    ),
     "more hypotheses than beams": Case(
         "--nbest 4 is more than --beam 3; give a wider beam", [*WINDOWS, "--nbest", "4"]
     ),
@@ -1900,6 +1910,16 @@ LOADING = {
     "option of training": Case(
         "lr is for fairseq's commands and has no effect here; leave it out", {"lr": [0.1]}
     ),
+    "words dropped in training": Case(
+        "word_dropout is for training and has no effect here; leave it out", {"word_dropout": 0.1}
+    ),
+    "validation BLEU": Case(
+        "eval_bleu is for training and has no effect here; leave it out", {"eval_bleu": True}
+    ),
+    "dropout": Case(
+        "attention_dropout has no effect without retain_dropout; give both or neither",
+        {"attention_dropout": 0.1},
+    ),
     "target positions": Case(
         "max_target_positions is that of training and has no effect here; to limit translations "
         "give max_len_b",
@@ -2067,6 +2087,7 @@ TRANSLATING = [
     ([["w1"]], {"beam": 0}, "--beam must be at least 1, got 0"),
     ([["w1"]], {"beam": "4"}, "beam must be a whole number, got '4'"),
     ([["w1"]], {"beam": True}, "beam must be a whole number, got True"),
+    ([["w1"]], {"print_alignment": "hard"}, "translate gives no alignments; use translate_nbest"),
     ([["w1"]], {"print_alignment": "all"}, 'print_alignment must be "hard" or "soft", got \'all\''),
     ([["w1"]], {"beam": 2.0}, "beam must be a whole number, got 2.0"),
     (

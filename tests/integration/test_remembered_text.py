@@ -187,6 +187,16 @@ def test_training_goes_on_with_the_options_of_the_checkpoint(binarised, tmp_path
     assert (options["window_size"], options["loss_on"]) == (3, "last")
 
 
+def test_finetuning_in_the_other_direction_is_said(prepared, checkpoint, tmp_path, caplog):
+    start = [*WINDOW, "--share-all-embeddings", "--finetune-from-model", checkpoint]
+    for source, target in ("de", "en"), ("en", "de"):
+        languages = ["--source-lang", source, "--target-lang", target]
+        languages += ["--override-checkpoint-options"]  # the two texts were truecased
+        tiny.train(prepared / "bin", tmp_path / source, *start, *languages, updates=1)
+        said = "was trained to translate de to en, but this training is of en to de" in caplog.text
+        assert said == (source == "en")
+
+
 def test_the_other_direction_is_refused_with_one_dictionary(prepared, checkpoint):
     """Nothing else would tell."""
     swapped = ["--source-lang", "en", "--target-lang", "de"]

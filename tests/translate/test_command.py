@@ -465,6 +465,26 @@ MISTAKES = {
         [],
         "line 1 has a line break, but is one of 2 records of document a; give each document an id",
     ),
+    "segments of a document apart": (
+        '{"doc_id": 1, "text": "w1"}\n{"doc_id": 2, "text": "w1"}\n{"doc_id": 1, "text": "w2"}\n',
+        [],
+        "line 3 is of document 1, which other documents have followed; number the segments",
+    ),
+    "rows of a document apart": (
+        "doc_id\tsrc\na\tw1\nb\tw1\nb\tw2\na\tw1\n",
+        [],
+        "line 5 is of document a, which other documents have followed; number the segments",
+    ),
+    "line breaks in a table": (
+        'doc_id\tsrc\na\tw1\nb\t"w1\nw2"\n',
+        [],
+        "line 3 has a cell with a line break; write the table as JSON lines by `fairseq-docmt co",
+    ),
+    "a table of Excel": (
+        "sep=;\ndoc_id;src\na;w1\n",
+        [],
+        "in seems to be a table below Excel's line sep=, which must be removed; give its text",
+    ),
     "line breaks in numbered segments": (
         '{"doc_id": "a", "segment": 1, "text": "w1\\nw2"}\n'
         '{"doc_id": "a", "segment": 2, "text": "w1"}\n',
@@ -630,6 +650,22 @@ MISTAKES = {
     "padding": ("w1\n", ["--left-pad-source", "True"], "--left-pad-source has no effect in transl"),
     "a device": ("w1\n", ["--device", "cuda:7"], "device cuda:7 cannot be used"),
 }
+
+
+@pytest.mark.parametrize(
+    "declared, trained, differ",
+    [("cs", "en", True), ("en-US", "en_XX", False), ("eng", "en", False), ("cs", None, False)],
+)
+@pytest.mark.parametrize("form", ["sgm", "xml"])
+def test_another_source_language(
+    run, tmp_path, monkeypatch, capsys, form, declared, trained, differ
+):
+    text = sgm().replace("any", declared) if form == "sgm" else xml()
+    (tmp_path / "in").write_text(text.replace("<src>", f'<src lang="{declared}">'))
+    monkeypatch.setattr(command, "_languages", lambda args: (trained, "de"))
+    run(tmp_path / "in")
+    note = f"declares its source as {declared}, but the model translates {trained}"
+    assert (note in capsys.readouterr().err) == differ
 
 
 def test_lines_of_a_document_that_are_apart(run, tmp_path):

@@ -201,6 +201,8 @@ def start_of_training(task) -> Optional[Start]:
     task.use_tags(language_tags.chosen(cfg, start.file))
     if resumes:
         _refuse_other_languages(start.file, task)
+    else:
+        _warn_of_other_direction(start.file, task)
     _check_sizes(start.file, task)
     stored = start.file.task_state.get(_training_text.KEY)
     if not cfg.override_checkpoint_options:
@@ -242,6 +244,23 @@ def _refuse_other_languages(file: CheckpointFile, task) -> None:
     if not task.cfg.override_checkpoint_options:
         stored = file.task_state.get(_training_text.KEY)
         _training_text.refuse_other_languages(stored, task.training_text)
+
+
+def _warn_of_other_direction(file: CheckpointFile, task) -> None:
+    stored, trained = file.task_state.get(_training_text.KEY), file.settings.get("task", {})
+    languages = (trained.get("source_lang"), trained.get("target_lang"))  # None if inferred
+    if stored is not None:
+        languages = stored["languages"]
+    source, target = task.cfg.source_lang, task.cfg.target_lang
+    if tuple(languages) == (target, source):
+        logger.warning(
+            "%s was trained to translate %s to %s, but this training is of %s to %s",
+            file.path,
+            target,
+            source,
+            source,
+            target,
+        )
 
 
 def _check_sizes(file: CheckpointFile, task) -> None:

@@ -192,6 +192,10 @@ def test_a_translation_alone_is_a_reference(write):
         ("<p>x</p>\n<P>y</P>\n", "x seems to be mark-up without documents and segments"),
         ("1\n00:00:01,000 --> 00:00:02,000\nx\n", "x seems to be subtitles with times"),
         ("WEBVTT\n\n00:01.000 --> 00:02.000\nx\n", "x seems to be subtitles with times"),
+        (
+            "sep=,\ndoc_id,text\na,x\n",
+            "x seems to be a table below Excel's line sep=, which must be",
+        ),
         ("[Events]\nDialogue: 0,0:00:01.00,0:00:02.00,,x\n", "x seems to be subtitles with ti"),
         (one_set("srcset", 2), "x has no tstset, only srcset; give the system file of the task"),
         (one_set("tstset", 4, "sysid=X") * 2, "line 17: the file already has a document a; rename"),
@@ -269,6 +273,17 @@ def test_tables_keep_quotation_marks(scoring, write, tmp_path, texts):
     assert read_input(str(out), "system").documents[0].segments == texts
     quoted = texts not in (['"a"', "x"], ['a"b', '"c""d"'], ['"'])
     assert out.read_text().startswith('"doc_id"' if quoted else "doc_id")
+
+
+@pytest.mark.parametrize("header", ["doc_id\ttext\n", '"doc_id"\t"text"\n'])
+def test_line_breaks_in_a_quoted_table(write, header):
+    """Lines of a whole document; but a quotation that goes on in the next row is no cell."""
+    document = read_input(write("x", f'{header}"d"\t"a\n\nb"\n'.replace('"d"', "d")), "system")
+    assert document.documents[0].segments == ["a", "b"]
+    rows = 'doc_id\ttext\nd\t"a\nd\tb"\n'
+    assert read_input(write("y", rows), "system").documents[0].segments == ['"a', 'b"']
+    with pytest.raises(UserError, match="line 3 has 3 columns, but the header 2"):
+        read_input(write("z", 'doc_id\ttext\nd\t"a\nd\tb\tc"\n'), "system")
 
 
 def test_tabs_in_some_lines_are_text(write):
