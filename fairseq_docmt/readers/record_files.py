@@ -338,7 +338,7 @@ def _are_quoted(rows: Sequence[Tuple[int, List[str]]]) -> bool:
 
 
 def _break_cells(text: str, rows: Sequence[Tuple[int, List[str]]]) -> bool:
-    """Return whether the lines of a table have unequal numbers of cells, but its CSV rows do not.
+    """Return whether quoted cells have line breaks, so that lines have unequal numbers of cells.
 
     Args:
         text: content of the file.
@@ -350,8 +350,9 @@ def _break_cells(text: str, rows: Sequence[Tuple[int, List[str]]]) -> bool:
         found = [row for _, row in _rows_of_csv(text, "", "\t")]
     except UserError:
         return False
+    cells = "".join(cell for row in found for cell in row)
     # A tab in a cell tells a quotation that goes on in the text of the next row.
-    return len({*map(len, found)}) == 1 and not any("\t" in cell for row in found for cell in row)
+    return "\n" in cells and "\t" not in cells
 
 
 def _refuse_unclear_quotes(rows: Sequence[Tuple[int, List[str]]], path: str) -> None:

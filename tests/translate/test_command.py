@@ -12,6 +12,7 @@ import signal
 import subprocess
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import tiny
@@ -255,7 +256,7 @@ def test_samples_can_be_repeated(run, tmp_path, monkeypatch, workers):
     first = run(*sampled)
     assert run(*sampled, "--seed", "1", "--workers", workers) == first
     assert len({first, *(run(*sampled, "--seed", str(seed)) for seed in (2, 3, 2**32 - 1))}) == 4
-    dropout = [given, "--retain-dropout"]
+    dropout = [given, "--retain-dropout", "--attention-dropout", "0.2"]
     assert run(*dropout) == run(*dropout) != run(*dropout, "--seed", "2")
     kept, added = Journal.add, []
 
@@ -470,6 +471,12 @@ MISTAKES = {
         [],
         "line 3 is of document 1, which other documents have followed; number the segments",
     ),
+    "numbered segments of a document apart": (
+        '{"doc_id": 1, "seg": 1, "text": "w1"}\n{"doc_id": 2, "seg": 1, "text": "w1"}\n'
+        '{"doc_id": 1, "seg": 2, "text": "w2"}\n',
+        [],
+        None,
+    ),
     "rows of a document apart": (
         "doc_id\tsrc\na\tw1\nb\tw1\nb\tw2\na\tw1\n",
         [],
@@ -652,20 +659,29 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize(
-    "declared, trained, differ",
-    [("cs", "en", True), ("en-US", "en_XX", False), ("eng", "en", False), ("cs", None, False)],
-)
 @pytest.mark.parametrize("form", ["sgm", "xml"])
-def test_another_source_language(
-    run, tmp_path, monkeypatch, capsys, form, declared, trained, differ
-):
-    text = sgm().replace("any", declared) if form == "sgm" else xml()
-    (tmp_path / "in").write_text(text.replace("<src>", f'<src lang="{declared}">'))
-    monkeypatch.setattr(command, "_languages", lambda args: (trained, "de"))
-    run(tmp_path / "in")
-    note = f"declares its source as {declared}, but the model translates {trained}"
-    assert (note in capsys.readouterr().err) == differ
+def test_another_source_language(run, tmp_path, capsys, form):
+    for declared, says in (("cze", True), ("SRC-x", False), ("cs", False)):
+        text = sgm().replace("any", declared) if form == "sgm" else xml()
+        (tmp_path / "in").write_text(text.replace("<src>", f'<src lang="{declared}">'))
+        run(tmp_path / "in")
+        note = f"in declares its source as {declared}, but the model translates src"
+        assert (note in capsys.readouterr().err) == says
+
+
+@pytest.mark.parametrize(
+    "codes, differ",
+    [(("cs", "en"), True), (("en-US", "en_XX"), False), (("eng", "en"), False)],
+)
+def test_codes_of_languages(codes, differ):
+    assert command._differ(*codes) == command._differ(*codes[::-1]) == differ
+    assert not command._differ(codes[0], None)
+
+
+def test_languages_that_a_checkpoint_stores(monkeypatch):
+    stored = SimpleNamespace(settings={"task": {"source_lang": "de", "target_lang": "en"}})
+    monkeypatch.setattr("fairseq_docmt.checkpoint_file.read_translation_model", lambda path: stored)
+    assert command._languages(SimpleNamespace(model="x", data="")) == ("de", "en")
 
 
 def test_lines_of_a_document_that_are_apart(run, tmp_path):

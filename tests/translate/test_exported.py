@@ -242,6 +242,14 @@ def test_files_are_translated(folder, tmp_path):
     assert found == [best.text for document in wanted for best, *_ in document]
 
 
+def test_another_source_language(folder, tmp_path, capsys):
+    (tmp_path / "in").write_text('<srcset srclang="cze">\n<doc docid="a">\n<seg>w1</seg>\n</doc>')
+    given = [str(tmp_path / "in"), "--out", str(tmp_path / "out")]
+    tiny.run_main(command_line.main, "translate", "--model", str(folder), *given)
+    said = "in declares its source as cze, but the model translates src"
+    assert said in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "options, message",
     [

@@ -254,7 +254,7 @@ def _warn_of_other_direction(file: CheckpointFile, task) -> None:
     source, target = task.cfg.source_lang, task.cfg.target_lang
     if tuple(languages) == (target, source):
         logger.warning(
-            "%s was trained to translate %s to %s, but this training is of %s to %s",
+            "%s was trained to translate %s to %s, not %s to %s",
             file.path,
             target,
             source,

@@ -282,6 +282,9 @@ def test_line_breaks_in_a_quoted_table(write, header):
     assert document.documents[0].segments == ["a", "b"]
     rows = 'doc_id\ttext\nd\t"a\nd\tb"\n'
     assert read_input(write("y", rows), "system").documents[0].segments == ['"a', 'b"']
+    rows = f'{header}d\t"a\nb"\nd\tx\ty\n'
+    with pytest.raises(UserError, match="line 4 has 3 columns, but the header 2"):
+        read_input(write("w", rows), "system")
     with pytest.raises(UserError, match="line 3 has 3 columns, but the header 2"):
         read_input(write("z", 'doc_id\ttext\nd\t"a\nd\tb\tc"\n'), "system")
 
