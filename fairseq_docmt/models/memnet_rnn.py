@@ -59,7 +59,7 @@ class MemnetConfig(FairseqDataclass):
         metadata={
             "help": "FORWARD:BACKWARD, checkpoints of two language models of the source (--arch "
             "lstm_lm), the second trained on reversed sentences; their last states are the "
-            "sentence vectors; needed to start training with a source memory"
+            "sentence vectors; needed to train with a source memory"
         },
     )
     sentence_lm_embed_dim: int = field(
@@ -241,8 +241,8 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
             read: function that takes the path of a checkpoint and returns its parameters by name.
 
         Raises:
-            UserError: a language model is not given or not found, or does not fit the model in
-                architecture, size or vocabulary.
+            UserError: a language model is not given or not found, is given twice, or does not fit
+                the model in architecture, size or vocabulary.
         """
         if self.encoder.source_memory is None:
             if self.source_options:
@@ -255,6 +255,11 @@ class MemnetRNNModel(ExtendedModel, PackedTargets, RNNSearchModel):
                 "--context-side source and both need --sentence-lm FORWARD:BACKWARD, two "
                 "language models of the source; examples/maruf2018_memnet/train_sentence_lm.sh "
                 "trains them"
+            )
+        if len({*map(os.path.realpath, paths)}) == 1:
+            raise UserError(
+                f"--sentence-lm gives {paths[0]} twice, but the second language model must be "
+                "trained on reversed sentences"
             )
         for name, path in zip(DIRECTIONS, paths):
             if not os.path.isfile(path):

@@ -97,8 +97,8 @@ class DocumentTranslationTask(DocumentDataTask):
         self.start: Optional[checkpoints.Start] = None
         #: option that has ended the training that would resume
         self._limit_reached: Optional[str] = None
-        #: whether the first update of a resumed training is still to come
-        self._resuming = False
+        #: whether the first update is still to come
+        self._starting = True
         #: language tags, and the options they follow from; set when a checkpoint is known
         self.tags: LanguageTags = NO_TAGS
         self.tag_options: Optional[language_tags.TagOptions] = None
@@ -264,7 +264,6 @@ class DocumentTranslationTask(DocumentDataTask):
             adopted = self.stored.adopt(start.file.task_state, override, start.file.path)
             self.state.merge_state_dict({KEY: adopted})
             self._limit_reached = start.limit_reached(self.cfg)
-            self._resuming = True
         self.check_training_options()
 
     def build_model(self, cfg, from_checkpoint=False):
@@ -455,9 +454,9 @@ class DocumentTranslationTask(DocumentDataTask):
         Raises:
             UserError: the gradients of this batch are NaN or infinite.
         """
-        if self._resuming:
-            _option_checks.report_of_optimizer(optimizer)
-            self._resuming = False
+        if self._starting:
+            _option_checks.report_of_optimizer(optimizer, self.start)
+            self._starting = False
         sample = _criterion.in_rows_if_needed(sample, criterion)
         if isinstance(optimizer, AMPOptimizer) and sample["target"].device.type == "cpu":
             criterion = _criterion.in_bfloat16(criterion)

@@ -168,14 +168,22 @@ def check_in_decoding(task) -> None:
     _report(task, OF_TRAINING, "no effect in decoding, as options of training: %s")
 
 
-def report_of_optimizer(optimizer) -> None:
-    """Warn about optimizer options that differ from the options of the checkpoint to be resumed.
+def report_of_optimizer(optimizer, start) -> None:
+    """Warn about optimizer options that need a start, or differ from the resumed checkpoint's.
 
     fairseq keeps the values of the checkpoint, except for the learning rate.
 
     Args:
-        optimizer: fairseq optimizer that has loaded the state of the checkpoint.
+        optimizer: fairseq optimizer, which has loaded the state of a checkpoint to be resumed.
+        start: the checkpoint that training starts from; None if there is none.
     """
+    if start is None and any(group.get("lr_scale", 1) != 1 for group in optimizer.param_groups):
+        logger.warning(
+            "training starts from no model: --pretrained-lr-scale changes the learning rate of new "
+            "parameters, those that a pre-trained model would have"
+        )
+    if start is None or not start.resumes:
+        return
     used = optimizer.param_groups[0]
     for name, value in optimizer.optimizer_config.items():
         value = tuple(value) if isinstance(value, list) else value

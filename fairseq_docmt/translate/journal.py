@@ -29,6 +29,10 @@ def fingerprint(values: dict, documents: Iterable[Document]) -> str:
     return digest.hexdigest()
 
 
+def _checksum(text: bytes) -> bytes:
+    return hashlib.sha256(text).hexdigest()[:16].encode()
+
+
 class Finished(NamedTuple):
     """A translated document.
 
@@ -42,7 +46,9 @@ class Finished(NamedTuple):
 
 
 class Journal:
-    """Finished documents of a run, stored in a file of JSON lines such as ``out.txt.partial``.
+    """Finished documents of a run, stored in a file such as ``out.txt.partial``.
+
+    Each line of the file is a checksum and a JSON record.
 
     Args:
         path: path of the file.  If it exists, its documents are read and need not be translated
@@ -95,7 +101,10 @@ class Journal:
                 if not line.endswith(b"\n"):  # the run was killed while it wrote
                     break
                 try:
-                    record = json.loads(line)
+                    digest, _, text = line.rstrip(b"\n").partition(b" ")
+                    if digest != _checksum(text):
+                        raise ValueError
+                    record = json.loads(text)
                     is_of_run = bool(end) or record["run"] == run
                     if end:
                         found = [[Hypothesis(*each) for each in best] for best in record["found"]]
@@ -129,7 +138,8 @@ class Journal:
             UserError: the file cannot be written, for example because the disk is full.
         """
         try:
-            self._stream.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+            text = json.dumps(record, ensure_ascii=False).encode()
+            self._stream.write(_checksum(text) + b" " + text + b"\n")
             self._stream.flush()
             os.fsync(self._stream.fileno())
         except OSError as error:

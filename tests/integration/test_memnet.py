@@ -483,6 +483,7 @@ def test_options_for_single_sentences(binarised, memnet_rows_checkpoint):
     [
         (["--context-side", "target"], [], "a target memory needs --drafts"),
         (["--context-side", "source"], [], "need --sentence-lm FORWARD:BACKWARD"),
+        (["--sentence-lm", "a:./a"], ["--gold-drafts"], "--sentence-lm gives a twice, but the sec"),
         (["--sentence-lm", "a:b"], ["--gold-drafts"], "--sentence-lm: checkpoint a not found"),
         (["--context-side", "target"], ["--drafts", "nowhere"], "nowhere/.*idx not found"),
         (

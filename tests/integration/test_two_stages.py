@@ -287,6 +287,20 @@ def test_a_control_of_a_model_whose_start_was_frozen(binarised, tmp_path):
     assert len(translator.translate([["w1 w2", "w3"]], beam=1)[0]) == 2
 
 
+def test_a_scale_without_pretrained_parameters(binarised, tmp_path, caplog):
+    task = ["--task", "sentence_stream_translation", "--batch-size", "2", *GROUPED]
+    said = "training starts from no model: --pretrained-lr-scale changes the learning rate of new"
+    start = tiny.train(binarised, tmp_path / "a", *task[:-2], model=tiny.han(), updates=1)
+    tiny.train(
+        *(binarised, tmp_path / "b", *task, "--finetune-from-model", str(start)),
+        model=tiny.han(),
+        updates=1,
+    )
+    assert said not in caplog.text
+    tiny.train(binarised, tmp_path / "c", *task, model=tiny.han(), updates=1)
+    assert said in caplog.text
+
+
 def test_a_scale_of_parameters_that_are_frozen(caplog):
     """With --freeze-pretrained, only new parameters are left."""
     new, old = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(2))

@@ -377,7 +377,7 @@ def test_a_run_goes_on_where_it_was(run, tmp_path, monkeypatch):
             run(given, "--out", out)
     assert not out.exists()
     with open(partial, "a") as stream:
-        stream.write('{"document": 2, "fou')
+        stream.write('0123456789abcdef {"document": 2, "fou')
     with pytest.raises(UserError, match="another model, other options or other input; remove it"):
         run(given, "--out", out, "--lenpen", "0.5")
     shorter, ids = tmp_path / "shorter", tmp_path / "ids"
@@ -387,9 +387,10 @@ def test_a_run_goes_on_where_it_was(run, tmp_path, monkeypatch):
         with pytest.raises(UserError, match="another model, other options or other input; remove"):
             run(*others, "--out", out)
     good = partial.read_bytes()
-    partial.write_bytes(good.replace(b'"found"', b'"lost"', 1))
-    with pytest.raises(UserError, match="out.partial: line 2 is damaged; remove the file to begin"):
-        run(given, "--out", out)
+    for changed in (good.replace(b'"found"', b'"lost"', 1), good.replace(b"v", b"w", 1)):
+        partial.write_bytes(changed)
+        with pytest.raises(UserError, match="out.partial: line 2 is damaged; remove the file to "):
+            run(given, "--out", out)
     partial.write_bytes(good)
     with open(partial, "rb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)

@@ -183,9 +183,11 @@ class Layout(NamedTuple):
     def gaps(self, text: Input) -> Gaps:
         """Return which segments of the test set are missing from a text or marked as bad in it.
 
+        In a document whose segments do not match the test set, none is known to be missing or bad.
+
         Args:
-            text: a text with an entry for every segment of the test set.  An incomplete text must
-                first be completed by :meth:`filled`, which remembers the segments that it adds.
+            text: a text with all documents of the test set.  An incomplete text must first be
+                completed by :meth:`filled`, which remembers the segments that it adds.
         """
         size = self.index.num_sentences
         missing, bad = np.zeros(size, dtype=bool), np.zeros(size, dtype=bool)
@@ -194,11 +196,14 @@ class Layout(NamedTuple):
         if isinstance(text, Documents):
             for place, document in enumerate(self._documents(text)):
                 wanted = self.numbers[place] if self.numbers else None
+                begin, end = self.index.spans[place]
+                if len(document.segments) != end - begin:
+                    continue
                 order = {number: at for at, number in enumerate(wanted or ())}
                 for mask, marked in ((missing, document.missing), (bad, document.bad)):
                     for at in marked:
                         at = order[document.numbers[at]] if order and document.numbers else at
-                        mask[int(self.index.starts[place]) + at] = True
+                        mask[int(begin) + at] = True
         return Gaps(missing, bad)
 
     def segments_by_document(self, text: Input) -> List[List[str]]:

@@ -238,7 +238,7 @@ def match_system(
     segments, aligned = [], 0
     for parts, (a, b) in zip(documents, layout.index.spans):
         if reading.align_all or len(parts) != b - a:
-            aligned += 1
+            aligned += any(parts)
             parts = alignment.align_document(reference[a:b], " ".join(parts), reading.align)
         segments += parts
     return Matched(segments, aligned=aligned)

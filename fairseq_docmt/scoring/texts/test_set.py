@@ -118,7 +118,7 @@ def without_gaps(
         texts: test set with all segments.
         layout: its documents and segments.
         of_sides: segments that any reference or the source lacks or marks as bad.
-        systems: texts of the systems that match segment by segment, without alignment.
+        systems: texts of all systems.
         reading: settings; ``missing`` says whether segments that a system lacks are left out.
 
     Raises:

@@ -206,8 +206,7 @@ def read_translations(
         reordered=layout.reordered,
     )
     aligned = {name: each.aligned for name, each in matched.items() if each.aligned}
-    exact = {n: inputs[n] for n in result.systems if n not in aligned}
-    result = _described(without_gaps(result, layout, gaps, exact, reading), aligned, reading)
+    result = _described(without_gaps(result, layout, gaps, inputs, reading), aligned, reading)
     if result.whole:
         whole = {name: result.documents(name) for name in inputs}
         return result._replace(whole=whole)

@@ -357,6 +357,31 @@ def test_missing_documents_and_segments(scoring, write, policy, left_out, noted)
         assert f"part: {len(left_out)} missing segments taken for empty" in found["notes"]
 
 
+@pytest.mark.parametrize("policy", ["skip", "empty"])
+@pytest.mark.parametrize("options", [["--align", "en"], ["--align", "en", "--align-all"], []])
+def test_missing_documents_of_a_system_to_align(scoring, write, policy, options):
+    """They are left out for all systems, or empty, as those of systems that match."""
+    if options:
+        pytest.importorskip("mweralign", reason="alignment needs mweralign")
+    reference = write("r", json.dumps(records()))
+    whole = [
+        {"doc_id": d, "text": f"words of {d} and 1 here words of {d} and 2 here"} for d in "ac"
+    ]
+    arguments = [f"all={reference}", f"part={write('part', json.dumps(whole))}", "--format", "json"]
+    arguments += ["--reference", reference, "--missing", policy, "--metrics", "d-bleu", *options]
+    found = json.loads(scoring("metrics", *arguments))
+    size = "docs:2|sents:4|" if policy == "skip" else "docs:3|sents:6|"
+    assert found["metrics"][0]["signature"].startswith(size)
+    scores = found["metrics"][0]["scores"]
+    assert scores["all"] == pytest.approx(100)
+    assert (scores["part"] == pytest.approx(100)) == (policy == "skip")
+    noted = "part: 2 missing segments taken for empty"
+    if policy == "skip":
+        noted = "left out, which part lacks: 1 documents (b)"
+    assert noted in found["notes"]
+    assert any("part: 2 documents aligned" in note for note in found["notes"]) == bool(options)
+
+
 # ---- what is matched by its order, and texts of several runs -------------------------------------
 
 
