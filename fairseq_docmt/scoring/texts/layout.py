@@ -207,17 +207,22 @@ class Layout(NamedTuple):
         return Gaps(missing, bad)
 
     def segments_by_document(self, text: Input) -> List[List[str]]:
-        """Return the segments of each document of a text, without matching single segments.
+        """Return the segments of each document of a text, though they may not match the test set.
 
         Only the documents have to match the test set; the numbers of their segments may differ.  In
         plain text, each block between blank lines is a document.  If there are not as many blocks
         as documents in the test set, each line is a document.
 
         Raises:
-            UserError: the documents of the text do not match the test set.
+            UserError: the documents of the text do not match the test set, or an output of
+                ``fairseq-generate`` lacks segments.
         """
+        if isinstance(text, Output):
+            segments = self.sentences(text)
+            return [segments[a:b] for a, b in self.index.spans]
         if isinstance(text, Documents):
-            return [document.segments for document in self._documents(text)]
+            names = self.numbers or [None] * self.index.num_documents
+            return [*map(_in_order, self._documents(text), names)]
         blocks = [[*lines] for filled, lines in groupby(text.lines, key=bool) if filled]
         lines = [[line] for line in text.lines if line]
         for documents in (blocks, lines):
@@ -228,10 +233,6 @@ class Layout(NamedTuple):
             f"{len(lines)} lines, but {self.path} has {self.index.num_documents} documents; "
             "separate them with blank lines, or use JSON lines with doc_id"
         )
-
-    def with_ends(self, segments: Sequence[str]) -> List[str]:
-        """Return the segments of a text as lines, with a blank line after each document."""
-        return [line for a, b in self.index.spans for line in [*segments[a:b], ""]]
 
     def notes(self, name: str, text: Input) -> List[str]:
         """Return notes for the user on how a text was matched with the test set.
@@ -515,6 +516,14 @@ def _filled(
         missing=document.missing + tuple(range(first, first + len(lacks))),
         groups=document.groups and document.groups + ("",) * len(lacks),
     )
+
+
+def _in_order(document: Document, wanted: Optional[List[str]]) -> List[str]:
+    """Return the segments of a document, in the order of the test set if they have its names."""
+    if wanted and document.numbers and {*document.numbers} == {*wanted}:
+        segments = dict(zip(document.numbers, document.segments))
+        return [segments[number] for number in wanted]
+    return document.segments
 
 
 def _segments_of(document: Document, size: int) -> List[str]:

@@ -2,6 +2,8 @@
 
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+import numpy as np
+
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import Documents, Input, Lines, Output
 from fairseq_docmt.scoring.texts import alignment
@@ -228,17 +230,21 @@ def match_system(
                     f"{mismatch}; align them with --align LANGUAGE, or use `metrics` with "
                     "--metrics d-bleu,d-chrf"
                 ) from None
-    elif isinstance(text, Output):
-        text = Lines(text.path, layout.with_ends(layout.sentences(text)))
     notes += layout.notes(name, text) if isinstance(text, Documents) else []
     documents = layout.segments_by_document(text)
     if reading.align is None:
         notes.append(f"{name}: whole documents, segments do not match {layout.path}")
         return Matched(None, [" ".join(each) for each in documents])
-    segments, aligned = [], 0
+    segments, aligned, missing = [], 0, layout.gaps(text).missing
     for parts, (a, b) in zip(documents, layout.index.spans):
         if reading.align_all or len(parts) != b - a:
             aligned += any(parts)
-            parts = alignment.align_document(reference[a:b], " ".join(parts), reading.align)
+            there = np.flatnonzero(~missing[a:b])
+            wanted, whole = [reference[a + place] for place in there], " ".join(parts)
+            parts = [""] * (b - a)
+            if wanted:  # no words of other segments are moved into a segment that is missing
+                found = alignment.align_document(wanted, whole, reading.align)
+                for place, part in zip(there, found):
+                    parts[place] = part
         segments += parts
     return Matched(segments, aligned=aligned)

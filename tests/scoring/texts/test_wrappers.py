@@ -382,6 +382,40 @@ def test_missing_documents_of_a_system_to_align(scoring, write, policy, options)
     assert any("part: 2 documents aligned" in note for note in found["notes"]) == bool(options)
 
 
+@pytest.mark.parametrize("missing", [0, 1])
+@pytest.mark.parametrize("form", ["records", "output"])
+def test_missing_segments_of_documents_to_align(scoring, write, form, missing):
+    """No words of other segments are moved into a segment that is missing."""
+    pytest.importorskip("mweralign", reason="alignment needs mweralign")
+    lines = ["one two three four", "one two three four five", "six seven eight nine"]
+    everything = [{"doc_id": "a", "segment": n, "text": t} for n, t in enumerate(lines, start=1)]
+    there = [n for n in range(3) if n != missing]
+    part = json.dumps([everything[n] for n in there])
+    if form == "output":
+        part = "".join(f"H-{n}\t-1\t{lines[n]}\n" for n in there)
+    arguments = [f"x={write('x', part)}", "--reference", write("r", json.dumps(everything))]
+    arguments += ["--align", "en", "--align-all", "--missing", "skip", "--format", "json"]
+    found = json.loads(scoring("metrics", *arguments))["metrics"][0]
+    assert found["signature"].startswith("docs:1|sents:2|")
+    assert found["scores"]["x"] == pytest.approx(100)
+
+
+def test_missing_segments_beside_documents_to_align(write):
+    """The missing segment keeps its place in a document that needs no alignment."""
+    pytest.importorskip("mweralign", reason="alignment needs mweralign")
+    numbered = [{"doc_id": "b", "segment": n, "text": f"v{n} w{n}"} for n in (1, 2, 3)]
+    other = [{"doc_id": "a", "segment": n, "text": t} for n, t in ((1, "one two"), (2, "three"))]
+    system = [{"doc_id": "a", "text": "one two three"}, numbered[0], numbered[2]]
+    reading = Reading(align="en", missing="empty")
+    found = read_translations(
+        {"x": write("x", json.dumps(system))},
+        [write("r", json.dumps(other + numbered))],
+        None,
+        reading,
+    )
+    assert found.systems["x"] == ["one two", "three", "v1 w1", "", "v3 w3"]
+
+
 # ---- what is matched by its order, and texts of several runs -------------------------------------
 
 
