@@ -909,7 +909,7 @@ TRAINING = {
         [*ROWS, *NEW],
         write("lm.pt", "PK"),
         model=tiny.memnet(
-            "--context-side", "source", "--sentence-lm", "{folder}/lm.pt:{folder}/lm.pt"
+            "--context-side", "source", "--sentence-lm", "{folder}/lm.pt:{folder}/ck/best.pt"
         ),
     ),
     "feature size": Case(

@@ -383,7 +383,8 @@ def test_fillers_are_no_sentences(binarised, memory_stream_checkpoint):
         for batch in iterator.next_epoch_itr(shuffle=False):
             real = int(batch["id"].ge(0).sum())
             counts.append((real, len(batch["id"])))
-            learner = (models[0], criterion, Namespace(backward=lambda loss: None), 0)
+            optimizer = Namespace(backward=lambda loss: None, param_groups=[])
+            learner = (models[0], criterion, optimizer, 0)
             for _, size, log in (
                 task.valid_step(batch, models[0], criterion),
                 task.train_step(batch, *learner),

@@ -31,7 +31,9 @@ FAST = ["sequential", "cache", "iterative"]
 
 
 class Optimizer:
-    """The part of fairseq's class that a task calls."""
+    """The part of fairseq's class that a task reads and calls."""
+
+    param_groups = ()
 
     def backward(self, loss):
         loss.backward()
