@@ -563,6 +563,8 @@ def _check_subwords(args: argparse.Namespace) -> None:
     Raises:
         CorpusError: an option is invalid or would have no effect.
     """
+    if args.vocabulary_size is not None and args.vocabulary_size < 1:
+        raise CorpusError(f"--vocabulary-size must be at least 1, got {args.vocabulary_size}")
     sentencepiece = args.subword == SENTENCEPIECE or args.sentencepiece_model is not None
     if sentencepiece and args.bpe_operations is not None:
         raise CorpusError("--bpe-operations is for --subword bpe; leave it out with SentencePiece")

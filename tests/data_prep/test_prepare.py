@@ -512,6 +512,7 @@ def test_the_copies_of_a_split_are_not_another_split(corpus, quick):
         (["--words", "9"], "--words limits dictionaries of words; give it with --bpe-operations 0"),
         (["--workers", "0"], "--workers must be at least 1, got 0"),
         (["--train", "train.en"], "--train takes the name without the language: train"),
+        (["--vocabulary-size", "0"], "--vocabulary-size must be at least 1, got 0"),
         (["--vocabulary-size", "99"], "--vocabulary-size is for --subword sentencepiece, which le"),
         (
             ["--bpe-operations", "0", "--separate-bpe"],
