@@ -43,8 +43,10 @@ def split(documents: List[Document], sizes: Dict[str, int], seed: int) -> Dict[s
         drawn.
 
     Raises:
-        CorpusError: one of the lists would be empty.
+        CorpusError: one of the lists would be empty, or the seed is negative.
     """
+    if seed < 0:  # Python would take it for a positive one
+        raise CorpusError(f"--seed must not be negative, got {seed}")
     if min(sizes.values()) < 1:
         raise CorpusError("--valid and --test must be at least 1")
     if sum(sizes.values()) >= len(documents):

@@ -332,6 +332,8 @@ def _check(args: argparse.Namespace) -> None:
         raise ValueError(f"--nouns, --fillers and --terms make {words} words, over {MOST_WORDS}")
     if args.nouns < 3 or args.nouns % 3 or args.terms < 1 or args.fillers < 2:
         raise ValueError("--nouns must be a multiple of 3, --terms at least 1, --fillers 2")
+    if args.seed < 0:  # Python would take it for a positive one
+        raise ValueError(f"--seed must not be negative, got {args.seed}")
     for split in ("train", "valid", "test"):
         if getattr(args, f"{split}_documents") < 1:
             raise ValueError(f"--{split}-documents must be at least 1")

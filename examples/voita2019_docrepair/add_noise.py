@@ -78,6 +78,8 @@ def main(arguments=None) -> None:
     try:
         if not 0 <= args.probability <= 1:
             raise ValueError(f"--probability must be from 0 to 1, got {args.probability}")
+        if args.seed < 0:  # Python would take it for a positive one
+            raise ValueError(f"--seed must not be negative, got {args.seed}")
         words = read_words(args.dictionary)
         lines = noisy(_lines(args.input), words, args.probability, args.seed)
         text = "".join(f"{line}\n" for line in lines)

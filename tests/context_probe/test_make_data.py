@@ -362,6 +362,7 @@ def test_contrastive_items_are_the_questions_with_their_true_context(corpus, req
         ),
         (["--nouns", "4"], "--nouns must be a multiple of 3"),
         (["--test-documents", "0"], "--test-documents must be at least 1"),
+        (["--seed", "-1"], "--seed must not be negative, got -1"),
         (["--seed", "one"], "argument --seed: invalid int value: 'one'"),
         (["--surprise"], "unrecognized arguments: --surprise"),
         (["--fillers", "60000"], "make 60016 words, over 50000"),

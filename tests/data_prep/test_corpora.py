@@ -544,6 +544,7 @@ def test_documents_are_held_out(tmp_path):
 @pytest.mark.parametrize(
     "target, numbers, message",
     [
+        ("a.de", (1, 1, "--seed", -1), "--seed must not be negative, got -1"),
         ("a.de", (1, 1), "holding out 2 of 2 documents leaves none"),
         ("a.de", (0, 1), "--valid and --test must be at least 1"),
         ("b/a.en", (1, 1), "both files end in '.en'"),
@@ -553,7 +554,7 @@ def test_documents_are_held_out(tmp_path):
 def test_documents_that_cannot_be_held_out(tmp_path, target, numbers, message):
     write(tmp_path, **{"a.en": "a\n\nb\n", "a.de": "x\n\ny\n"})
     out = tmp_path / "out"
-    arguments = ["--valid", numbers[0], "--test", numbers[1], "--out", out]
+    arguments = ["--valid", numbers[0], "--test", *numbers[1:], "--out", out]
     done = run_script("hold_out", tmp_path / "a.en", tmp_path / target, *arguments)
     assert done.returncode == 1 and done.stderr.startswith("error: ") and message in done.stderr
     assert not out.exists()

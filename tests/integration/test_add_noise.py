@@ -55,4 +55,6 @@ def test_mistakes(tmp_path, dictionary, probability, message):
     ]
     with pytest.raises(SystemExit, match=message):
         add_noise.main([*arguments, "--probability", probability])
+    with pytest.raises(SystemExit, match="--seed must not be negative, got -1"):
+        add_noise.main([*arguments, "--seed", "-1"])
     assert not (tmp_path / "out").exists()

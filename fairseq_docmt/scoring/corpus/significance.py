@@ -12,6 +12,9 @@ import numpy as np
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest, _compute_p_value, estimate_ci
 
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.readers.files import whole_number
+
 #: Name of a test -> its name in sacreBLEU.
 PAIRED_TESTS = {"bootstrap": "bs", "randomisation": "ar"}
 TESTS = (*PAIRED_TESTS, "sign")
@@ -70,10 +73,15 @@ def paired_tests(
         System -> comparison, for all systems but the first.  For equal scores, ``p`` is 1.  With
         fewer than 10 segments, ``p`` and ``interval`` are None, because there are too few distinct
         resamples.
+
+    Raises:
+        UserError: the environment variable ``SACREBLEU_SEED`` is invalid.
     """
     kind = PAIRED_TESTS[test]
     samples = samples or PairedTest._DEFAULT_SAMPLES[kind]
     seed = os.environ.get("SACREBLEU_SEED", "12345").lower()
+    if seed != "none" and whole_number(seed) is None:
+        raise UserError(f"SACREBLEU_SEED must be a whole number or none, got {seed!r}")
     rng = np.random.default_rng(None if seed == "none" else int(seed))
     scores = {name: score_of(metric, rows.sum(axis=0)) for name, rows in statistics.items()}
     differences = _bootstrap if test == "bootstrap" else _randomisation

@@ -7,6 +7,7 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
+from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring.corpus import corpus_metrics, significance
 
 
@@ -75,3 +76,7 @@ def test_the_seed_is_that_of_sacrebleu(texts, monkeypatch):
     _, wanted = PairedTest(list(systems.items()), {"": BLEU()}, references, "bs", 40)()
     found = significance.paired_tests(statistics, BLEU(), "bootstrap", 40)["b"]
     assert found.p == wanted["BLEU"][1].p_value and found.procedure == "bs:40|seed:7"
+    for seed in ("x", "-1", "1.5", ""):
+        monkeypatch.setenv("SACREBLEU_SEED", seed)
+        with pytest.raises(UserError, match=f"SACREBLEU_SEED must be .* or none, got '{seed}'"):
+            significance.paired_tests(statistics, BLEU(), "bootstrap", 40)
