@@ -26,6 +26,8 @@ from fairseq_docmt.text_form import FILE, TextForm, checksum, read_text_forms
 from fairseq_docmt.translate.exported import INFO, PADDING, ExportedModel, ctranslate2
 
 TASKS = ("sliding_window_translation", "full_document_translation")
+#: file of the parameters
+PARAMETERS = "model.bin"
 QUANTIZATIONS = ("int8", "int8_float32", "int8_float16", "int16", "float16", "bfloat16", "float32")
 
 
@@ -150,9 +152,13 @@ def _words(dictionary) -> list:
 
 
 def _write_info(info: ExportedModel, folder: Path) -> None:
-    """Write the description of an exported model, with the checksums of its vocabularies."""
-    paths = sorted(folder.glob("*vocabulary*"))
-    described = {**asdict(info), "vocabularies": {path.name: checksum(path) for path in paths}}
+    """Write the description of an exported model, with the checksums of its other files.
+
+    The file of the parameters, which can be large, has none.
+    """
+    paths = [p for p in sorted(folder.rglob("*")) if p.is_file() and p.name != PARAMETERS]
+    sums = {path.relative_to(folder).as_posix(): checksum(path) for path in paths}
+    described = {**asdict(info), "checksums": sums}
     (folder / INFO).write_text(json.dumps(described, indent=1), encoding="utf-8")
 
 

@@ -60,7 +60,7 @@ class ExportedModel:
             for a model of windows.
         target_ratio: target tokens per source token, by which target lengths are estimated.
         has_text_form: whether the folder says how raw text becomes words.
-        vocabularies: file of a vocabulary -> its checksum.
+        checksums: file of the folder -> its checksum; the parameters have none.
     """
 
     source_lang: str
@@ -73,7 +73,7 @@ class ExportedModel:
     max_document_tokens: Optional[int] = None
     target_ratio: float = 1.0
     has_text_form: bool = False
-    vocabularies: Dict[str, str] = field(default_factory=dict)
+    checksums: Dict[str, str] = field(default_factory=dict)
 
 
 def has_gpu() -> bool:
@@ -100,20 +100,20 @@ def is_exported(path: str) -> bool:
 
 
 def read_info(folder: str) -> ExportedModel:
-    """Read the description of an exported model from its folder, and check its vocabularies.
+    """Read the description of an exported model from its folder, and check the other files.
 
     Raises:
-        UserError: the description is damaged, or a vocabulary has changed.
+        UserError: the description is damaged, or a file has changed.
     """
     path = os.path.join(folder, INFO)
     try:
         info = ExportedModel(**parsed_json(read_text(path), path))
-        vocabularies = dict(info.vocabularies)
+        checksums = dict(info.checksums)
     except (TypeError, ValueError):
         raise UserError(f"{path} is damaged; export the model again") from None
-    for name, wanted in vocabularies.items():
+    for name, wanted in checksums.items():
         path = os.path.join(folder, name)
-        if os.path.isfile(path) and checksum(path) != wanted:  # the engine names missing files
+        if os.path.isfile(path) and checksum(path) != wanted:  # missing files are named later
             raise UserError(f"{path} is not as it was exported; export the model again")
     return info
 

@@ -187,6 +187,25 @@ def test_training_goes_on_with_the_options_of_the_checkpoint(binarised, tmp_path
     assert (options["window_size"], options["loss_on"]) == (3, "last")
 
 
+def test_an_exported_model_keeps_its_text_form(prepared, checkpoint, tmp_path):
+    pytest.importorskip("ctranslate2", reason="export needs ctranslate2")
+    export = ["export-ctranslate2", "--model", checkpoint, "--out", str(tmp_path / "out")]
+    tiny.run_main(command_line.main, *export)
+    (tmp_path / "in").write_text("Das Haus ist groß.\n", encoding="utf-8")
+    translate = ["translate", "--model", str(tmp_path / "out"), str(tmp_path / "in")]
+    assert tiny.run_main(command_line.main, *translate).strip()
+    for name in ("codes", "truecase.de", "text_form.json", "config.json"):
+        path = tmp_path / "out" / name
+        text = path.read_text()
+        path.write_text(text + "\n")
+        with pytest.raises(UserError, match=f"{name} is not as it was exported; export the model"):
+            tiny.run_main(command_line.main, *translate)
+        path.write_text(text)
+    (tmp_path / "out" / "codes").unlink()
+    with pytest.raises(UserError, match="codes not found"):
+        tiny.run_main(command_line.main, *translate)
+
+
 def test_finetuning_in_the_other_direction_is_said(prepared, checkpoint, tmp_path, caplog):
     start = [*WINDOW, "--share-all-embeddings", "--finetune-from-model", checkpoint]
     for source, target in ("de", "en"), ("en", "de"):
