@@ -207,6 +207,10 @@ def _hub(files: List[CheckpointFile], data: str, options: dict):
         raise UserError(
             f'bpe="{options.get("bpe")}" needs {error.key}, {what}; give both or neither'
         ) from None
+    except SystemExit:  # of subword-nmt
+        raise UserError(
+            f"bpe_codes {options.get('bpe_codes')} are no merges of subword-nmt"
+        ) from None
     except OSError as error:  # of --replace-unk, or of a BPE that fairseq downloads
         reason = str(error).splitlines()[0]
         raise UserError(f"a file cannot be read ({reason}); check replace_unk and bpe") from None

@@ -159,5 +159,7 @@ def _chosen(element, where: str, wanted: Wanted):
     if not found:
         raise Lacks(f"{where} has no {tag}")
     if len(found) > 1:
+        if not any(names):
+            raise UserError(f"{where} has several {tag} elements without a name; leave one")
         raise UserError(f"{where} has several: {', '.join(names)}; choose one as FILE#NAME")
     return found[0]

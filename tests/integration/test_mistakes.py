@@ -1987,6 +1987,10 @@ LOADING = {
         "window, segment, overlap",
         {"decoding": "stream"},
     ),
+    "no codes": Case(
+        f"bpe_codes {__file__} are no merges of subword-nmt",
+        {"bpe": "subword_nmt", "bpe_codes": __file__},
+    ),
     "codes": Case("BPE codes nowhere not found", {"bpe": "subword_nmt", "bpe_codes": "nowhere"}),
     "tokenizer": Case(
         (

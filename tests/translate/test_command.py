@@ -509,6 +509,12 @@ MISTAKES = {
         [],
         '"source" has 2 texts; for the sentences of a document, give one text with line breaks',
     ),
+    "two sources in XML": (
+        '<dataset>\n<doc id="a"><src lang="en"><seg id="1">w1</seg></src><src lang="cs">'
+        '<seg id="1">w2</seg></src></doc></dataset>',
+        [],
+        "document a has several src elements without a name; leave one",
+    ),
     "repeated segments of XML": (
         '<dataset>\n<doc id="a"><src><p><seg id="1">w1</seg>\n<seg id="1">w2</seg></p></src></doc>'
         "</dataset>",
