@@ -194,6 +194,8 @@ def test_an_exported_model_keeps_its_text_form(prepared, checkpoint, tmp_path):
     (tmp_path / "in").write_text("Das Haus ist groß.\n", encoding="utf-8")
     translate = ["translate", "--model", str(tmp_path / "out"), str(tmp_path / "in")]
     assert tiny.run_main(command_line.main, *translate).strip()
+    description = (tmp_path / "out" / "document_model.json").read_text()
+    assert "model.bin" not in description  # it can be large
     for name in ("codes", "truecase.de", "text_form.json", "config.json"):
         path = tmp_path / "out" / name
         text = path.read_text()

@@ -80,3 +80,7 @@ def test_the_seed_is_that_of_sacrebleu(texts, monkeypatch):
         monkeypatch.setenv("SACREBLEU_SEED", seed)
         with pytest.raises(UserError, match=f"SACREBLEU_SEED must be .* or none, got '{seed}'"):
             significance.paired_tests(statistics, BLEU(), "bootstrap", 40)
+    monkeypatch.setenv("SACREBLEU_SEED", "None")
+    assert significance.paired_tests(statistics, BLEU(), "bootstrap", 40)["b"].procedure == (
+        "bs:40|seed:none"
+    )
