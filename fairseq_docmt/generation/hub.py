@@ -3,7 +3,7 @@
 import dataclasses
 import os
 from enum import Enum
-from typing import Callable, Iterable, List, NamedTuple, Optional, Union, get_args
+from typing import Callable, List, NamedTuple, Optional, Union, get_args
 
 import torch
 from fairseq import checkpoint_utils, hub_utils, registry, tasks, utils
@@ -306,8 +306,10 @@ def _options_of(file: CheckpointFile) -> set:
     return names
 
 
-def _refuse_without_effect(options: Iterable[str]) -> None:
+def _refuse_without_effect(options: dict) -> None:
     """Refuse options of training and of fairseq's commands, which have no effect in Python.
+
+    So has the beam size with sampling, where a call draws as many translations as it returns.
 
     Raises:
         UserError: an option has no effect; the message says what to use instead.
@@ -323,6 +325,10 @@ def _refuse_without_effect(options: Iterable[str]) -> None:
             )
         if name in names:
             raise without_effect(name)
+    if options.get("sampling") and "beam" in options:
+        raise UserError(
+            "with sampling, a call draws as many translations as it returns; leave out beam"
+        )
 
 
 def _refuse_of_training(options: dict, task) -> None:

@@ -143,7 +143,7 @@ def test_devices(window_checkpoint):
     assert [len(document) for document in half.translate(DOCS, beam=2)] == [1, 5, 2, 7]
 
 
-def test_a_sample_is_not_the_best_of_several(windows):
+def test_a_sample_is_not_the_best_of_several(windows, window_checkpoint):
     """By default there are as many samples as are returned."""
     drawn = []
     generate = windows.hub.generate
@@ -160,6 +160,8 @@ def test_a_sample_is_not_the_best_of_several(windows):
     assert drawn == [(1, 1), (3, 3), (5, 1)]
     with pytest.raises(UserError, match="as many translations as the beam size, 5, and keeps the"):
         windows.translate([["w1"]], beam=5, sampling=True)
+    with pytest.raises(UserError, match="draws as many .* as it returns; leave out beam"):
+        DocumentTranslator.from_pretrained(window_checkpoint, sampling=True, beam=3)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])
