@@ -134,11 +134,12 @@ def _converter(file, hub):
                 spec = of_fairseq._get_model_spec(argparse.Namespace(**file.settings["model"]))
                 of_fairseq.set_transformer_encoder(spec.encoder, model.encoder)
                 of_fairseq.set_transformer_decoder(spec.decoder, model.decoder)
+                spec.register_source_vocabulary(_words(hub.task.source_dictionary))
+                spec.register_target_vocabulary(_words(hub.task.target_dictionary))
+                spec.validate()
             except (ValueError, AttributeError) as error:
                 reasons = " ".join(str(error).split())
                 raise UserError(f"{file.path} cannot be exported: {reasons}") from None
-            spec.register_source_vocabulary(_words(hub.task.source_dictionary))
-            spec.register_target_vocabulary(_words(hub.task.target_dictionary))
             spec.config.decoder_start_token = spec.config.eos_token
             spec.config.add_source_eos = True
             return spec

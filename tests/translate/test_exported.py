@@ -385,6 +385,16 @@ def test_other_models_are_refused(rfa_window_checkpoint, folder, checkpoint, tmp
     with pytest.raises(UserError, match="trained with --cross-self-attention, which CTranslate2"):
         both, out = str(tmp_path / "both.pt"), str(tmp_path / "out")
         tiny.run_main(command_line.main, *export, both, "--out", out)
+    model, parameters = state["cfg"]["model"], state["model"]
+    model.cross_self_attention = False
+    model.encoder_normalize_before = model.decoder_normalize_before = True
+    model.no_decoder_final_norm = True
+    for name in ("weight", "bias"):
+        like = parameters[f"encoder.layers.0.final_layer_norm.{name}"]
+        parameters[f"encoder.layer_norm.{name}"] = like
+    torch.save(state, tmp_path / "both.pt")
+    with pytest.raises(UserError, match="both.pt cannot be exported: .* not set: decoder/layer_n"):
+        tiny.run_main(command_line.main, *export, both, "--out", out)
     path, out = tiny.diverged(checkpoint, tmp_path), str(tmp_path / "out")
     with pytest.raises(UserError, match="parameters that are NaN or infinite"):
         tiny.run_main(command_line.main, *export, path, "--out", out)
