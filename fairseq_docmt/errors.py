@@ -14,6 +14,18 @@ from hydra.errors import CompactHydraException
 VERIFIES_FOLDER = "verify_checkpoint_directory"
 #: what to do when the loss, its gradients or its scale are no numbers
 DIVERGED = "training has diverged; lower --lr, raise --warmup-updates or add --clip-norm 1"
+#: what is said of an optimizer that is resumed with other parameters
+OTHER_PARAMETERS = (
+    "the optimizer of the checkpoint has other parameters than this run: give --freeze-pretrained "
+    "and the options that share embeddings as in that training, or add --reset-optimizer"
+)
+#: what is said of a learning rate schedule that is resumed with the state of another one
+OTHER_SCHEDULER = (
+    "the checkpoint was trained with another --lr-scheduler, from which this one cannot go on; add "
+    "--reset-lr-scheduler"
+)
+#: files of the learning rate schedules
+LR_SCHEDULER = re.compile(r"[\\/]fairseq[\\/]optim[\\/]lr_scheduler[\\/]")
 #: what is said of a file that torch does not load
 REFUSED = (
     "the checkpoint has objects that may run programs when they are loaded, which torch refuses "
@@ -173,6 +185,8 @@ def reason_of(error: BaseException) -> Optional[str]:
         return f"{str(error).split('. ')[0]}; {DIVERGED}"
     if isinstance(error, RuntimeError) and text.startswith("Error(s) in loading state_dict"):
         return _misfit(str(error))
+    if isinstance(error, ValueError) and text.startswith("loaded state dict"):  # of an optimizer
+        return OTHER_PARAMETERS
     problem = _refused_checkpoint(error.__traceback__)
     if problem is not None and isinstance(error, Exception):
         return problem
@@ -189,6 +203,8 @@ def reason_of(error: BaseException) -> Optional[str]:
     frames = traceback.extract_tb(error.__traceback__)
     if isinstance(error, OSError) and any(f.name == VERIFIES_FOLDER for f in frames):
         return f"--save-dir: {error.filename}: {error.strerror}; give a folder to write to"
+    if isinstance(error, KeyError) and frames and LR_SCHEDULER.search(frames[-1].filename):
+        return OTHER_SCHEDULER
     by_fairseq = frames and re.search(r"[\\/]fairseq(_cli)?[\\/]", frames[-1].filename)
     if by_fairseq and isinstance(error, (AssertionError, ValueError, ImportError)):
         return text if OF_OPTIONS.search(text) else None

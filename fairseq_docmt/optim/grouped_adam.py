@@ -13,7 +13,7 @@ from fairseq.optim import register_optimizer
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from torch import nn
 
-from fairseq_docmt.errors import UserError, flag
+from fairseq_docmt.errors import OTHER_PARAMETERS, UserError, flag
 from fairseq_docmt.models.base import NEW
 
 logger = logging.getLogger(__name__)
@@ -128,10 +128,7 @@ class GroupedAdam(FairseqAdam):
         scales = [group["lr_scale"] for group in self.param_groups]
         before = [len(group["params"]) for group in state_dict["param_groups"]]
         if before != [len(group["params"]) for group in self.param_groups]:
-            raise UserError(
-                "the optimizer of the checkpoint has other parameters than this run: keep "
-                "--freeze-pretrained as it was, or add --reset-optimizer"
-            )
+            raise UserError(OTHER_PARAMETERS)
         super().load_state_dict(state_dict, optimizer_overrides)
         for group, scale in zip(self.param_groups, scales):
             group["lr_scale"] = scale

@@ -270,6 +270,10 @@ SUBWORDS = {"tokenizer": "none", "bpe_codes": "0123"}
 # ---- training ------------------------------------------------------------------------------------
 
 NEW = ["--max-tokens", "200"]
+OTHER_MODEL = (
+    "training would resume from {{folder}}/ck/checkpoint_last.pt, which was trained with --arch "
+    "transformer, not {}; start from it with --finetune-from-model and another --save-dir"
+)
 LEAVE_OUT = ["--max-source-positions", "8", "--skip-invalid-size-inputs-valid-test"]
 NONE_FITS = (
     "{data}/valid.src-tgt: all sentences have more than 8 source or 1024 target tokens; split "
@@ -1152,15 +1156,19 @@ TRAINING = {
         as_last,
     ),
     "resumed with another architecture": Case(
-        (
-            "checkpoint {folder}/ck/checkpoint_last.pt (--arch transformer) does not fit the "
-            "model (--arch rfa_transformer): the checkpoint lacks "
-            "decoder.layers.0.self_attn.feature_map.temperature and 1 more; "
-            "give the options of that training, or another --save-dir"
-        ),
+        OTHER_MODEL.format("rfa_transformer"),
         [*WINDOWS, *NEW],
         as_last,
         model=tiny.rfa(),
+    ),
+    "resumed with another architecture that has the same parameters": Case(
+        OTHER_MODEL.format("g_transformer"),
+        [*WINDOWS, *NEW],
+        as_last,
+        model=tiny.group(
+            *("--encoder-context-layers", "0", "--decoder-context-layers", "0"),
+            *("--cross-context-layers", "0"),
+        ),
     ),
     "resumed with another size": Case(
         (

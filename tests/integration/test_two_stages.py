@@ -16,6 +16,7 @@ from fairseq.optim import AMPOptimizer, FP16Optimizer, MemoryEfficientFP16Optimi
 from long_tests import LONG, long_but_for
 from omegaconf import OmegaConf
 
+from fairseq_docmt import errors
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.optim.grouped_adam import GroupedAdam, GroupedAdamConfig, is_new
@@ -175,8 +176,27 @@ def test_resuming_with_other_parameters_is_refused(binarised, tmp_path):
     arguments = [*STREAM, *GROUPED]
     tiny.train(binarised, tmp_path, *arguments, model=tiny.memory(), updates=2)
     arguments.append("--freeze-pretrained")
-    with pytest.raises(UserError, match="keep --freeze-pretrained as it was"):
+    with pytest.raises(UserError, match="has other parameters .* give --freeze-pretrained and"):
         tiny.train(binarised, tmp_path, *arguments, model=tiny.memory(), updates=4)
+
+
+@pytest.mark.parametrize(
+    "options, sentence",
+    [
+        (["--share-decoder-input-output-embed"], errors.OTHER_PARAMETERS),
+        (["--lr-scheduler", "inverse_sqrt", "--warmup-updates", "2"], errors.OTHER_SCHEDULER),
+    ],
+    ids=["shared embeddings", "schedule"],
+)
+def test_what_an_optimizer_cannot_go_on_with(binarised, tmp_path, options, sentence):
+    """Where fairseq has a traceback."""
+    window = ["--task", "sliding_window_translation"]
+    tiny.train(binarised, tmp_path, *window, updates=1)
+    with pytest.raises((ValueError, KeyError)) as caught:
+        tiny.train(binarised, tmp_path, *window, *options, updates=2)
+    assert errors.reason_of(caught.value) == sentence
+    if sentence == errors.OTHER_SCHEDULER:
+        tiny.train(binarised, tmp_path, *window, *options, "--reset-lr-scheduler", updates=2)
 
 
 def test_frozen_symbols_are_warned_of(binarised, tmp_path, caplog):

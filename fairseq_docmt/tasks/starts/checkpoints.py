@@ -10,7 +10,12 @@ from typing import Dict, List, NamedTuple, Optional
 import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.data import Dictionary
-from fairseq.models import MODEL_DATACLASS_REGISTRY, FairseqDecoder, FairseqIncrementalDecoder
+from fairseq.models import (
+    ARCH_MODEL_NAME_REGISTRY,
+    MODEL_DATACLASS_REGISTRY,
+    FairseqDecoder,
+    FairseqIncrementalDecoder,
+)
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from fairseq.tasks.translation import TranslationConfig
 from omegaconf import OmegaConf, ValidationError
@@ -336,9 +341,11 @@ def check_fit(model, file: CheckpointFile, arch: str, resumes: bool) -> None:
         resumes: whether the training run of the checkpoint is resumed.
 
     Raises:
-        UserError: the parameters do not fit, or the run to be resumed used an option that no longer
-            exists.
+        UserError: the parameters do not fit, or the run to be resumed trained another model or
+            used an option that no longer exists.
     """
+    if resumes:
+        _refuse_other_model(file, arch)
     if resumes and file.settings.get("model", {}).get("exact_memory_gradient"):
         raise UserError(
             f"{file.path} was trained with --exact-memory-gradient, which is not there any more; "
@@ -361,6 +368,19 @@ def check_fit(model, file: CheckpointFile, arch: str, resumes: bool) -> None:
     finally:
         logging.disable(before)
     _warn_of_tied_weights(model, file)
+
+
+def _refuse_other_model(file: CheckpointFile, arch: str) -> None:
+    """Refuse to resume the training of another model, even if its parameters have the same names.
+
+    They may have another order, by which the optimizer would mix up its state.
+    """
+    trained, given = (ARCH_MODEL_NAME_REGISTRY.get(name, name) for name in (file.arch, arch))
+    if trained != given:
+        raise UserError(
+            f"training would resume from {file.path}, which was trained with --arch {file.arch}, "
+            f"not {arch}; start from it with --finetune-from-model and another --save-dir"
+        )
 
 
 def _warn_of_tied_weights(model: nn.Module, file: CheckpointFile) -> None:
