@@ -108,9 +108,10 @@ refuse() {
 }
 
 # refuse_for_results --SOME-NAME ...: the same for a script that reads what fairseq-generate writes, of
-# all translations
+# all translations, so also for shares of them
 refuse_for_results() {
-  refuse --gen-subset --results-path --quiet --score-reference --num-shards --shard-id "$@"
+  refuse --gen-subset --results-path --quiet --score-reference --num-shards --shard-id \
+    --distributed-world-size --distributed-rank "$@"
 }
 
 # made_alike RECORD WORD ...: succeeds if the folder of the record was made with these words, which the

@@ -315,6 +315,10 @@ def parse_args(arguments: Optional[List[str]] = None) -> argparse.Namespace:
 
 
 def _check(args: argparse.Namespace) -> None:
+    for name in ("phenomena", "distances"):
+        found = getattr(args, name)
+        if len({*found}) < len(found):
+            raise ValueError(f"--{name} has a value twice; leave one")
     for phenomenon in args.phenomena:
         if phenomenon not in CEILINGS:
             raise ValueError(f"--phenomena: no {phenomenon!r}; choose from {', '.join(CEILINGS)}")

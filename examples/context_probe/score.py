@@ -77,7 +77,7 @@ def read_questions(path: str) -> List[dict]:
     for number, line in enumerate(io.StringIO(_text(path)), start=1):
         try:
             question = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             question = None
         if not isinstance(question, dict) or not all(
             isinstance(question.get(name), kind) for name, kind in FIELDS.items()

@@ -12,6 +12,9 @@ source "$(dirname "$0")/../flags.sh"
 read_arguments TRAIN VALID DICT OUT --lm-size:count=512 "[options of fairseq-train]" -- "$@"
 export PYTHONWARNINGS=ignore
 user_dir=$(python -m fairseq_docmt)
+for text in "$train" "$valid" "$dict"; do
+  [ -r "$text" ] || { echo "error: $text not found" >&2; exit 1; }
+done
 for text in "$train" "$valid"; do
   grep -q '[^[:space:]]' "$text" || { echo "error: $text has no sentences" >&2; exit 1; }
 done

@@ -17,19 +17,32 @@ from typing import List
 
 from fairseq_docmt.analysis.bleu_by_position import places, read_output
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.readers.files import read_text
+from fairseq_docmt.readers.files import read_text, write_text
 from fairseq_docmt.scoring.context.cxmi import read_documents
 
 
 def make(sentences: int, source: str, target: str, out: Path) -> None:
-    """Write the four texts."""
+    """Write the four texts.
+
+    Raises:
+        UserError: the number of sentences is not positive, the texts cannot be told apart by their
+            suffixes, or they or the folder are invalid.
+    """
+    suffixes = [Path(path).suffix for path in (source, target)]
+    if sentences < 1:
+        raise UserError(f"SENTENCES must be at least 1, got {sentences}")
+    if suffixes[0] == suffixes[1]:
+        raise UserError(f"both texts end in {suffixes[0]!r}; give each language its own suffix")
     documents = read_documents(source, target)
     own, other = documents.with_context(sentences), documents.with_other_context(sentences)
-    out.mkdir(parents=True, exist_ok=True)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{out} cannot be a folder: {error.strerror}") from None
     for name, found in (("own", own), ("other", other)):
-        for side, path in enumerate((source, target)):
+        for side, suffix in enumerate(suffixes):
             text = "\n\n".join("\n".join(pair[side]) for pair in found)
-            (out / f"{name}{Path(path).suffix}").write_text(text + "\n", encoding="utf-8")
+            write_text(str(out / f"{name}{suffix}"), text + "\n")
 
 
 def take(output: str, source: str, text: str) -> List[str]:

@@ -147,7 +147,11 @@ def run_once(record: Path, command: list, lock: int) -> int:
         )
         return 1
     log = record.with_suffix(".log")
-    part = {"command": command, **run(command, log, lock)}
+    try:
+        part = {"command": command, **run(command, log, lock)}
+    except OSError as error:
+        print(f"error: {command[0]} cannot be run: {error.strerror}", file=sys.stderr)
+        return 127  # the status of a shell
     new = record.with_suffix(".new")
     new.write_text(json.dumps([*runs, part], indent=1), encoding="utf-8")
     new.replace(record)

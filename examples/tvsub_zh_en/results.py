@@ -16,6 +16,8 @@ from typing import Dict, List
 import gains
 from sacrebleu.metrics import BLEU
 
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.readers.files import read_text
 from fairseq_docmt.scoring.texts.translations import read_translations
 
 #: passages of passages.py that are kept: the corpus is not part of this project
@@ -23,8 +25,17 @@ PASSAGES = 5
 
 
 def read(path: Path):
-    """Read a JSON file."""
-    return json.loads(path.read_text(encoding="utf-8"))
+    """Read a JSON file.
+
+    Raises:
+        UserError: it is missing or damaged.
+    """
+    try:
+        return json.loads(read_text(str(path)))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path} is damaged; make it again") from None
 
 
 def settings(path: Path) -> dict:
@@ -167,7 +178,14 @@ def of_trial(folder: Path) -> dict:
 
 
 def collect(work: Path, recipe: Path, sets: List[str]) -> dict:
-    """Return the results of all systems that have been scored, and of settings that were tried."""
+    """Return the results of all systems that have been scored, and of settings that were tried.
+
+    Raises:
+        UserError: the recipe has no systems.txt, or there is no work folder.
+    """
+    for needed in (recipe / "systems.txt", work):
+        if not needed.exists():
+            raise UserError(f"{needed} not found; give the folders of run.sh and of its recipe")
     sentences = training_sentences(work)
     found = {
         name: {**line, **of_system(work / name, sentences)}
@@ -201,9 +219,18 @@ def without_places(text: str, work: Path) -> str:
 
 
 def best(scores: Path) -> str:
-    """Return the name of the system with the highest score of the first metric."""
-    values = read(scores)["metrics"][0]["scores"]
-    return max(values, key=values.get)
+    """Return the name of the system with the highest score of the first metric.
+
+    Raises:
+        UserError: the file is no output of metrics.
+    """
+    try:
+        values = read(scores)["metrics"][0]["scores"]
+        return max(values, key=values.get)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{scores} is no JSON of fairseq-docmt metrics; make it again") from None
 
 
 def parse_args() -> argparse.Namespace:

@@ -17,9 +17,11 @@ from typing import Dict, List, Optional
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
+from results import read
 from tabulate import tabulate
 
 from fairseq_docmt.checkpoint_file import RENAMED_OPTIONS, RENAMED_TASKS
+from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring.corpus.corpus_metrics import Comparison
 from fairseq_docmt.scoring.corpus.metrics import finds_difference
 
@@ -474,16 +476,18 @@ def load(path: Path) -> dict:
 
     Args:
         path: a file of results, or the folder of a recipe.
+
+    Raises:
+        UserError: there are no results of results.py.
     """
     given = path / "results.json" if path.is_dir() else path
-    results = json.loads(given.read_text(encoding="utf-8"))
+    results = read(given)
+    if not isinstance(results, dict) or not {"sets", "systems", "tried"} <= results.keys():
+        raise UserError(f"{given} has no results of results.py collect; make it again")
     others = {name: path / f"{name}.json" for name in ("repeated", "before")}
     return {
         **results,
-        **{
-            name: json.loads(other.read_text(encoding="utf-8")) if other.exists() else {}
-            for name, other in others.items()
-        },
+        **{name: read(other) if other.exists() else {} for name, other in others.items()},
     }
 
 

@@ -8,6 +8,8 @@ Tokens of a window that occur in other windows too count each time.
 import argparse
 from pathlib import Path
 
+from fairseq_docmt.errors import UserError
+
 
 def updates(tokens: int, arguments: list) -> int:
     """Return the number of updates that read about this number of target tokens.
@@ -15,12 +17,20 @@ def updates(tokens: int, arguments: list) -> int:
     Args:
         tokens: target tokens, counted in every window in which they occur.
         arguments: data folder and options of ``fairseq-train``.
+
+    Raises:
+        UserError: ``--arch`` is missing, or is not known without ``--user-dir``.
     """
     # After the command line is parsed, because this takes seconds and logs messages.
     from fairseq import options, tasks
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-    args = options.parse_args_and_arch(options.get_training_parser(), arguments)
+    try:
+        args = options.parse_args_and_arch(options.get_training_parser(), arguments)
+    except RuntimeError as error:
+        if str(error):
+            raise
+        raise UserError("give --user-dir and --arch of fairseq-train") from None
     cfg = convert_namespace_to_omegaconf(args)
     task = tasks.setup_task(cfg.task)
     task.load_dataset(cfg.dataset.train_subset)

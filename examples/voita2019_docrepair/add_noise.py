@@ -25,9 +25,10 @@ def read_words(path: str) -> List[str]:
     words = []
     for number, line in enumerate(_lines(path), start=1):
         word, blank, count = line.partition(" ")
-        if not (word and blank and count.split()[0].isdecimal()):
+        number_of = count.split(" ")[0]
+        if not (word and blank and number_of.isdecimal()):
             raise ValueError(f"{path}, line {number} is not a word with its count: {line[:40]!r}")
-        filler = word.startswith("madeupword") and count.split()[0] == "0"
+        filler = word.startswith("madeupword") and number_of == "0"
         if not filler and not first_reserved([word]):
             words.append(word)
     if not words:

@@ -10,18 +10,22 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Dict
 
 
-def mean_accuracy(path: Path) -> float:
-    """Return the mean accuracy over the sets of a results file.
+def accuracies(path: Path) -> Dict[str, float]:
+    """Return the accuracy on each set of a results file.
 
     The program ends with a message if the file has no such results.
     """
     try:
-        sets = json.loads(path.read_text(encoding="utf-8")).values()
-        return sum(float(figures["all"]["accuracy"]) for figures in sets) / len(sets)
-    except (ValueError, AttributeError, TypeError, KeyError, ZeroDivisionError):
-        sys.exit(f"error: {path} is damaged; run consistency.sh again for this epoch")
+        sets = json.loads(path.read_text(encoding="utf-8")).items()
+        found = {name: float(figures["all"]["accuracy"]) for name, figures in sets}
+        if found and all(0 <= accuracy <= 1 for accuracy in found.values()):
+            return found
+    except (ValueError, AttributeError, TypeError, KeyError, RecursionError):
+        pass
+    sys.exit(f"error: {path} is damaged; run consistency.sh again for this epoch")
 
 
 def best_epoch(folder: Path) -> int:
@@ -30,7 +34,15 @@ def best_epoch(folder: Path) -> int:
     found = {int(epoch): path for epoch, path in numbered if epoch.isdecimal()}
     if not found:
         sys.exit(f"error: {folder} has no results of consistency.sh (consistency.EPOCH.json)")
-    return max(sorted(found), key=lambda epoch: mean_accuracy(found[epoch]))
+    measured = {epoch: accuracies(found[epoch]) for epoch in sorted(found)}
+    first, *others = measured
+    for epoch in others:
+        if measured[epoch].keys() != measured[first].keys():
+            sys.exit(
+                f"error: {found[first]} and {found[epoch]} are of different sets; run "
+                "consistency.sh for both with the same options"
+            )
+    return max(measured, key=lambda epoch: sum(measured[epoch].values()))
 
 
 if __name__ == "__main__":

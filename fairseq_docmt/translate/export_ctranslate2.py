@@ -102,8 +102,15 @@ def _check(file) -> None:
         raise UserError(
             f"{file.path} has --arch {file.arch}; only fairseq's transformer can be exported"
         )
-    for name in ("cross_self_attention", "no_cross_attention"):
-        if file.settings["model"].get(name):
+    model = file.settings["model"]
+    size = model.get("decoder_output_dim")
+    projects = size is not None and size != model.get("decoder_embed_dim")
+    refused = {"decoder_output_dim": projects}
+    refused.update(
+        {name: model.get(name) for name in ("cross_self_attention", "no_cross_attention")}
+    )
+    for name, given in refused.items():
+        if given:
             raise UserError(
                 f"{file.path} was trained with {flag(name)}, which CTranslate2 does not support"
             )

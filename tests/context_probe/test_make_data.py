@@ -354,6 +354,8 @@ def test_contrastive_items_are_the_questions_with_their_true_context(corpus, req
     [
         (["--phenomena", "pronoun,weather"], "no 'weather'; choose from pronoun, formality"),
         (["--distances", "0,1"], "--distances must be at least 1 sentence, got 0"),
+        (["--distances", "1,2,1"], "--distances has a value twice; leave one"),
+        (["--phenomena", "pronoun,pronoun"], "--phenomena has a value twice; leave one"),
         (["--distances", "one"], "--distances must be numbers like 1,2,3, got one"),
         (["--distances", "20"], "--sentences-per-document 12 is too short"),
         (

@@ -108,6 +108,7 @@ def test_a_column_for_each_system(run, capsys, tmp_path):
         ("{}\n", "H-4\t-1\ta\n", "probe, line 1: not a question"),
         (rows({}) + "4\n", "H-4\t-1\ta\n", "probe, line 2: not a question"),
         (rows({}) + "{\n", "H-4\t-1\ta\n", "probe, line 2: not a question"),
+        (rows({}) + 99999 * "[" + "\n", "", "probe, line 2: not a question"),
     ],
 )
 def test_bad_files_get_one_sentence(run, probe, output, message):

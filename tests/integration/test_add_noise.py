@@ -40,6 +40,7 @@ def test_command(tmp_path, end):
     [
         ("a 3\n", "1.5", "--probability must be from 0 to 1, got 1.5"),
         ("a 3\nb\n", "0.1", "dict, line 2 is not a word with its count: 'b'"),
+        ("a 3\nb \n", "0.1", "dict, line 2 is not a word with its count: 'b '"),
         ("madeupword0000 0\n", "0.1", "dict has no words"),
     ],
 )

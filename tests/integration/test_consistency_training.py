@@ -1,9 +1,11 @@
 """Early stopping by consistency: train_consistency.sh with stub programs."""
 
+import json
 import os
 import subprocess
 import sys
 
+import best_epoch
 import pytest
 import recipes
 from long_tests import LONG
@@ -111,3 +113,23 @@ def test_a_folder_without_results(tmp_path):
     assert ended.returncode == 1 and not ended.stdout
     damaged = f"error: {tmp_path}/consistency.1.json is damaged; run consistency.sh again for this"
     assert ended.stderr == f"{damaged} epoch\n"
+
+
+@pytest.mark.parametrize(
+    "second, said",
+    [
+        ({"a": 0.5, "b": 0.5}, None),
+        ({"a": 0.9}, "consistency.1.json and .*consistency.2.json are of different sets; run cons"),
+        ({"a": 0.9, "c": 0.9}, "are of different sets; run consistency.sh for both"),
+        ({"a": float("nan"), "b": 0.9}, "consistency.2.json is damaged"),
+    ],
+)
+def test_only_epochs_with_results_on_the_same_sets_are_compared(tmp_path, second, said):
+    for epoch, sets in ((1, {"a": 0.3, "b": 0.6}), (2, second)):
+        found = {name: {"all": {"accuracy": accuracy}} for name, accuracy in sets.items()}
+        (tmp_path / f"consistency.{epoch}.json").write_text(json.dumps(found))
+    if said is None:
+        assert best_epoch.best_epoch(tmp_path) == 2
+    else:
+        with pytest.raises(SystemExit, match=said):
+            best_epoch.best_epoch(tmp_path)

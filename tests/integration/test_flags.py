@@ -148,7 +148,10 @@ def test_a_recipe_that_reads_its_translations_needs_all_of_them(script, tmp_path
     recipes.write_files(tmp_path)
     run = next(run for run in recipes.RUNS if run.script == script)
     name = script.split("/")[1]
-    wanted = "--gen-subset --results-path --quiet --score-reference --num-shards --shard-id"
+    wanted = (
+        "--gen-subset --results-path --quiet --score-reference --num-shards --shard-id "
+        "--distributed-world-size --distributed-rank"
+    )
     for option in wanted.split():
         done = recipes.run_in(tmp_path, script, *run.arguments.split(), option, "x")
         message = f"error: {name} does not accept {option}; leave it out\n"

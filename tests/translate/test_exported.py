@@ -387,6 +387,11 @@ def test_other_models_are_refused(rfa_window_checkpoint, folder, checkpoint, tmp
         tiny.run_main(command_line.main, *export, both, "--out", out)
     model, parameters = state["cfg"]["model"], state["model"]
     model.cross_self_attention = False
+    model.decoder_output_dim = 8
+    torch.save(state, tmp_path / "both.pt")
+    with pytest.raises(UserError, match="trained with --decoder-output-dim, which CTranslate2"):
+        tiny.run_main(command_line.main, *export, both, "--out", out)
+    model.decoder_output_dim = 16
     model.encoder_normalize_before = model.decoder_normalize_before = True
     model.no_decoder_final_norm = True
     for name in ("weight", "bias"):

@@ -15,6 +15,7 @@ import pytest
 import results
 import tables
 import torch
+import updates
 
 from fairseq_docmt.errors import UserError
 
@@ -147,6 +148,43 @@ def test_no_sentence_takes_the_place_of_a_missing_one(tmp_path, missing):
     message = f"/out has no translation of line {missing + 1} of .*/text; generate it again"
     with pytest.raises(UserError, match=message):
         contexts.take(str(tmp_path / "out"), str(tmp_path / "text"), "")
+
+
+@pytest.mark.parametrize(
+    "sentences, target, out, message",
+    [
+        (0, "t.en", "out", "SENTENCES must be at least 1, got 0"),
+        (1, "en/t.zh", "out", "both texts end in '.zh'; give each language its own suffix"),
+        (1, "t.en", "t.en", "/t.en cannot be a folder: File exists"),
+    ],
+)
+def test_contexts_that_cannot_be_made(tmp_path, sentences, target, out, message):
+    (tmp_path / "en").mkdir()
+    for name in ("t.zh", "t.en", "en/t.zh"):
+        (tmp_path / name).write_text("a\nb\n\nc\nd\n")
+    with pytest.raises(UserError, match=message):
+        contexts.make(sentences, str(tmp_path / "t.zh"), str(tmp_path / target), tmp_path / out)
+
+
+def test_what_is_no_result(tmp_path, capsys):
+    for text, problem in (("", "is damaged; make it again"), ("{}", "is no JSON of fairseq-docmt")):
+        (tmp_path / "scores.json").write_text(text)
+        with pytest.raises(UserError, match=f"scores.json {problem}"):
+            results.best(tmp_path / "scores.json")
+    with pytest.raises(UserError, match="scores.json has no results of results.py collect"):
+        tables.load(tmp_path / "scores.json")
+    with pytest.raises(UserError, match="results.json cannot be read: No such file"):
+        tables.load(tmp_path)
+    with pytest.raises(UserError, match="systems.txt not found; give the folders of run.sh and"):
+        results.collect(tmp_path, tmp_path / "recipe", ["test"])
+    with pytest.raises(UserError, match="/none not found; give the folders of run.sh and"):
+        results.collect(tmp_path / "none", tables.HERE, ["test"])
+    assert measured.main(tmp_path / "train.json", [str(tmp_path / "none")]) == 127
+    said = f"error: {tmp_path}/none cannot be run: No such file or directory\n"
+    assert capsys.readouterr().err == said
+    assert not (tmp_path / "train.json").exists()
+    with pytest.raises(UserError, match="give --user-dir and --arch of fairseq-train"):
+        updates.updates(1000, ["data"])
 
 
 def test_weights_are_kept_in_half_precision(tmp_path):

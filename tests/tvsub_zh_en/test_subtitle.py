@@ -20,6 +20,8 @@ import torch
 from check_documents import CorpusError
 from commands import Shell
 
+from fairseq_docmt.errors import UserError
+
 SCRIPT = recipes.EXAMPLES / "tu2018_cache" / "subtitle.sh"
 WORDS = {"zh": "我们 你们 走吧 看见 书架 这是 那里", "en": "i you go away see this book it"}
 
@@ -246,6 +248,23 @@ def test_a_dictionary_of_the_training_text(tmp_path, capsys):
     dictionary.main(str(tmp_path / "zh"), str(tmp_path / "en"))
     found = dict(line.split() for line in capsys.readouterr().out.splitlines())
     assert found == {"猫": "cat", "看": "sees", "狗": "dog", "吃": "eats"}
+
+
+@pytest.mark.parametrize(
+    "source, message",
+    [
+        ("猫\n", "/zh has 1 lines, but .*/en has 2; give the two sides of the same text"),
+        ("\n狗\n", "have no pairs of 1 to 80 words"),
+        ("", "/zh has no text"),
+        (None, "/zh cannot be read: No such file"),
+    ],
+)
+def test_texts_without_a_dictionary(tmp_path, source, message):
+    (tmp_path / "en").write_text("cat\n\n")
+    if source is not None:
+        (tmp_path / "zh").write_text(source, encoding="utf-8")
+    with pytest.raises(UserError, match=message):
+        dictionary.main(str(tmp_path / "zh"), str(tmp_path / "en"))
 
 
 def test_a_dictionary_does_not_depend_on_blocks(monkeypatch):

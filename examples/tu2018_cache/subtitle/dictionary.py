@@ -2,8 +2,8 @@
 
     python dictionary.py train.zh train.en > dictionary
 
-Prints each source word with its most probable translation.  Pairs with more than 80 words on a side
-are left out.
+Prints each source word with its most probable translation.  Pairs with an empty side or more than
+80 words on a side are left out.
 """
 
 import argparse
@@ -11,6 +11,9 @@ import sys
 from typing import Dict, Iterator, List, NamedTuple, Sequence
 
 import numpy as np
+
+from fairseq_docmt.errors import UserError
+from fairseq_docmt.readers.files import read_lines
 
 ITERATIONS = 5
 LONGEST = 80
@@ -98,15 +101,27 @@ def translations(source: Words, target: Words, iterations: int = ITERATIONS) -> 
 
 
 def main(source: str, target: str) -> None:
-    """Print the dictionary."""
+    """Print the dictionary.
+
+    Raises:
+        UserError: a text cannot be read, the texts have different numbers of lines, or there are no
+            pairs to learn from.
+    """
+    left, right = map(read_lines, (source, target))
+    if len(left) != len(right):
+        raise UserError(
+            f"{source} has {len(left)} lines, but {target} has {len(right)}; give the two sides of "
+            "the same text"
+        )
     sides: List[List[List[str]]] = [[], []]
-    with open(source, encoding="utf-8") as left, open(target, encoding="utf-8") as right:
-        for lines in zip(left, right):
-            # Each word once in memory.
-            words = [[*map(sys.intern, line.split())] for line in lines]
-            if all(0 < len(side) <= LONGEST for side in words):
-                for side, found in zip(sides, words):
-                    side.append(found)
+    for lines in zip(left, right):
+        # Each word once in memory.
+        words = [[*map(sys.intern, line.split())] for line in lines]
+        if all(0 < len(side) <= LONGEST for side in words):
+            for side, found in zip(sides, words):
+                side.append(found)
+    if not sides[0]:
+        raise UserError(f"{source} and {target} have no pairs of 1 to {LONGEST} words")
     for word, translation in translations(*map(numbered, sides)).items():
         print(word, translation)
 

@@ -6,10 +6,10 @@ r"""Choose translations from n-best lists or several systems by a weighted sum o
         nbest.out --language-model lm.pt --channel en-zh.pt --score proposal \
         --score language-model:0.2,0.5,1 --score channel:0.2,0.5,1 --score length:0,0.5
 
-A score is one of the following; higher is better:
+A score is one of the following; higher is better; log-probabilities are natural:
 
-  model           score in the H- lines of fairseq-generate, or in JSON
-  proposal        log-probability of the translation, the P- lines of fairseq-generate
+  model           score in the H- lines of fairseq-generate (base 2), or in JSON
+  proposal        log-probability of the translation, from the P- lines of fairseq-generate
   length          number of words
   channel         log-probability of the source given the translation, from the model of --channel
   language-model  log-probability of the translation given the translations chosen before it in its
