@@ -162,6 +162,9 @@ def test_a_sample_is_not_the_best_of_several(windows, window_checkpoint):
         windows.translate([["w1"]], beam=5, sampling=True)
     with pytest.raises(UserError, match="draws as many .* as it returns; leave out beam"):
         DocumentTranslator.from_pretrained(window_checkpoint, sampling=True, beam=3)
+    three = DocumentTranslator.from_pretrained(window_checkpoint, beam=3)
+    with pytest.raises(UserError, match="nbest must be from 1 to the beam size 3, got 4"):
+        three.translate_nbest([["w1"]], 4)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, pickle.dumps])

@@ -122,6 +122,8 @@ def test_a_folder_without_results(tmp_path):
         ({"a": 0.9}, "consistency.1.json and .*consistency.2.json are of different sets; run cons"),
         ({"a": 0.9, "c": 0.9}, "are of different sets; run consistency.sh for both"),
         ({"a": float("nan"), "b": 0.9}, "consistency.2.json is damaged"),
+        ({"a": -0.1, "b": 0.9}, "consistency.2.json is damaged"),
+        ({}, "consistency.2.json is damaged"),
     ],
 )
 def test_only_epochs_with_results_on_the_same_sets_are_compared(tmp_path, second, said):

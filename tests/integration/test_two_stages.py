@@ -199,6 +199,15 @@ def test_what_an_optimizer_cannot_go_on_with(binarised, tmp_path, options, sente
         tiny.train(binarised, tmp_path, *window, *options, "--reset-lr-scheduler", updates=2)
 
 
+def test_another_name_of_the_same_model_goes_on(binarised, tmp_path, caplog):
+    window = ["--task", "sliding_window_translation"]
+    tiny.train(binarised, tmp_path, *window, updates=1)
+    model = ["--arch", "transformer_iwslt_de_en", *tiny.MODEL[2:]]
+    path = tiny.train(binarised, tmp_path, *window, model=model, updates=2)
+    assert torch.load(path, weights_only=True)["optimizer_history"][-1]["num_updates"] == 2
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
 def test_frozen_symbols_are_warned_of(binarised, tmp_path, caplog):
     """A stock model has no <sep>, which windows need."""
     task, model, _ = SECOND_STAGES["gate"]

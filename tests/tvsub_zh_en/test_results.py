@@ -171,8 +171,10 @@ def test_what_is_no_result(tmp_path, capsys):
         (tmp_path / "scores.json").write_text(text)
         with pytest.raises(UserError, match=f"scores.json {problem}"):
             results.best(tmp_path / "scores.json")
-    with pytest.raises(UserError, match="scores.json has no results of results.py collect"):
-        tables.load(tmp_path / "scores.json")
+    for text in ("{}", '["sets", "systems", "tried"]'):
+        (tmp_path / "scores.json").write_text(text)
+        with pytest.raises(UserError, match="scores.json has no results of results.py collect"):
+            tables.load(tmp_path / "scores.json")
     with pytest.raises(UserError, match="results.json cannot be read: No such file"):
         tables.load(tmp_path)
     with pytest.raises(UserError, match="systems.txt not found; give the folders of run.sh and"):

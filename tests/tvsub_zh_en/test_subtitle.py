@@ -254,6 +254,7 @@ def test_a_dictionary_of_the_training_text(tmp_path, capsys):
     "source, message",
     [
         ("猫\n", "/zh has 1 lines, but .*/en has 2; give the two sides of the same text"),
+        ("猫\n\n狗\n", "/zh has 3 lines, but .*/en has 2"),
         ("\n狗\n", "have no pairs of 1 to 80 words"),
         ("", "/zh has no text"),
         (None, "/zh cannot be read: No such file"),
