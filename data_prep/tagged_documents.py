@@ -30,7 +30,8 @@ ID = re.compile(r"<(doc|seg)\b[^>]*?\b(docid|id)\s*=\s*([\"']?)([^\"'\s>]*)\3", 
 TALK_ID = re.compile(r"<talkid>\s*([^<]*?)\s*</talkid>", re.IGNORECASE)
 #: A segment with a closing tag in it, which the parser would leave out.
 STRAY = re.compile(r"<seg\b(?:(?!</?seg\b).)*?</(?!seg\b)", re.IGNORECASE | re.DOTALL)
-TAG = re.compile(r"</?[a-zA-Z]\w*\b[^>]*>")
+#: A line of a training file that is no text: a tag, or an element with its end.
+METADATA = re.compile(r"</?([a-z][\w-]*)(\s[^>]*)?>(.*</\1\s*>)?", re.IGNORECASE)
 
 Segments = List[List[str]]
 
@@ -46,10 +47,11 @@ def segments_of(lines: List[str], path: str) -> Segments:
 
     Raises:
         CorpusError: the file has no document, a segment is outside of a document or has a tag in
-            it, or a document has several texts, such as source and reference.
+            it, a tag is between lines of text, or a document has several texts, such as source and
+            reference.
     """
     is_set = any(map(SEGMENT.search, lines))
-    documents = _segments_of_set(lines, path) if is_set else _lines_among_tags(lines)
+    documents = _segments_of_set(lines, path) if is_set else _lines_among_tags(lines, path)
     if not documents:
         raise CorpusError(
             f"{path}: the file has no document; give a set (*.xml, *.sgm) or a train.tags.* file"
@@ -122,12 +124,21 @@ def _tag_inside(line: int, path: str) -> CorpusError:
     )
 
 
-def _lines_among_tags(lines: List[str]) -> Segments:
+def _lines_among_tags(lines: List[str], path: str) -> Segments:
     talks: Segments = [[]]
-    for line in lines:
-        if TALK.match(line.strip()):
+    after_text = None  # line of a tag that follows text of its talk
+    for number, line in enumerate(map(str.strip, lines), start=1):
+        if TALK.match(line):
             talks.append([])
-        elif not TAG.match(line.strip()):
+            after_text = None
+        elif METADATA.fullmatch(line):
+            after_text = after_text or (number if any(talks[-1]) else None)
+        elif after_text and line:
+            raise CorpusError(
+                f"{path}: line {after_text} is a tag between lines of text; remove it, or write it "
+                "as &lt; if it is text"
+            )
+        else:
             talks[-1].append(on_one_line(html.unescape(line)))
     # Without tags it is another kind of text, whose documents are not known.
     return [talk for talk in talks if talk] if len(talks) > 1 else []

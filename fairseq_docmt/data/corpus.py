@@ -1,6 +1,7 @@
 """Binarised splits with document boundaries, and checks for damaged files and mismatched sides."""
 
 import copy
+import hashlib
 import logging
 import os
 import struct
@@ -65,6 +66,13 @@ class DocumentCorpus:
             raise UserError(f"{name} holds no sentence; give it at least one non-blank line")
         self.src_sizes = pairs.src_sizes[self.index.line_ids]
         self.tgt_sizes = None if pairs.tgt is None else pairs.tgt_sizes[self.index.line_ids]
+
+    @property
+    def checksum(self) -> str:
+        """Checksum of the lengths of all lines, which differ from those of any other text."""
+        sizes = (self.pairs.src_sizes, self.pairs.tgt_sizes)
+        content = b"".join(np.asarray(side, dtype=np.int64).tobytes() for side in sizes)
+        return hashlib.sha256(content).hexdigest()[:8]
 
     @property
     def split(self) -> str:

@@ -133,11 +133,7 @@ class DocumentTranslationTask(DocumentDataTask):
         _training_examples.check_word_dropout(self.cfg)
 
     def examples_decided_by(self) -> dict:
-        """Return the options (name -> value) that determine the examples of an epoch.
-
-        Checkpoints store them, because an interrupted epoch cannot be resumed after they have
-        changed.
-        """
+        """Return the options (name -> value) that determine the examples of an epoch."""
         return {
             "--task": self.task_name,
             "--train-subset": self.cfg.train_subset,

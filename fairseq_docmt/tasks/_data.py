@@ -287,7 +287,7 @@ class DocumentDataTask(PreparedTextTask):
             )
             if not isinstance(batches, ResumableIterator):
                 batches = ResumableIterator.of_stock(
-                    batches, {**_decided_by(kwargs), **self.examples_decided_by()}
+                    batches, {**_decided_by(kwargs), **self.batches_decided_by(dataset)}
                 )
             if dataset in self.dataset_to_epoch_iter:
                 self.dataset_to_epoch_iter[dataset] = batches
@@ -300,6 +300,16 @@ class DocumentDataTask(PreparedTextTask):
                 dataset, *args, new_document=disable_iterator_cache, **kwargs
             )
         return self._decoding_input.of_corpus(dataset, *args, **kwargs)
+
+    def batches_decided_by(self, view: DocumentView) -> dict:
+        """Return what determines the examples of an epoch, as name -> value: options and the text.
+
+        Checkpoints store it, because an interrupted epoch cannot be resumed after it has changed.
+
+        Args:
+            view: training examples.
+        """
+        return {**self.examples_decided_by(), "text of checksum": view.corpus.checksum}
 
     def end_if_done(self, dataset: DocumentView, batches: ResumableIterator) -> None:
         """End a resumed training run at once if it has reached a limit such as ``--max-update``.

@@ -186,7 +186,7 @@ class SentenceStreamTranslationTask(DocumentTranslationTask):
             decided_by={
                 "--batch-size": max_sentences,
                 "--seed": seed,
-                **self.examples_decided_by(),
+                **self.batches_decided_by(view),
             },
         )
         self.validation_bleu.begin(view, iterator)

@@ -205,6 +205,18 @@ def test_entities_of_line_breaks_become_spaces(tmp_path, form, entity):
     assert out[1].read_text() == "A\nB\n\nD\n"
 
 
+def test_text_that_begins_like_a_tag():
+    """A line is metadata only as a whole, and only before or after the text of its talk."""
+    header = ["<url>x</url>", "<content-type>t</content-type>"]
+    lines = [*header, "<i>a</i> b", "<laugh> c", "</doc>", "", "<url>y</url>", "d"]
+    wanted = [["<i>a</i> b", "<laugh> c", ""], ["d"]]
+    assert tagged_documents.segments_of(lines, "f") == wanted
+    for tag in ("<b>e</b>", "<laugh>", "</doc>"):
+        lines = ["<url>x</url>", "a", tag, "b"]
+        with pytest.raises(CorpusError, match="f: line 3 is a tag between lines of text; remove"):
+            tagged_documents.segments_of(lines, "f")
+
+
 def test_segments_belong_to_the_nearest_document():
     text = "<doc>\n<seg id=1>a\nc</seg>\n<doc>\n<seg id=1>b</seg>\n</doc>\n"
     assert tagged_documents.segments_of(text.splitlines(), "s") == [["a c"], ["b"]]

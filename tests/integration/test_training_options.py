@@ -6,6 +6,7 @@ several batches per update, and leaves validation alone.
 Covers tasks/_training_examples.py.
 """
 
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -21,6 +22,7 @@ from fairseq_docmt.tasks._option_checks import report_of_start
 
 WINDOWS = ["--task", "sliding_window_translation", "--window-size", "3"]
 DOCUMENTS = ["--task", "full_document_translation", "--max-document-tokens", "20"]
+STREAM = ["--task", "sentence_stream_translation"]
 OPTIONS = {
     "stride": [*WINDOWS, "--window-stride", "2"],
     "sizes": [*WINDOWS, "--sample-window-size", "--loss-on", "last"],
@@ -160,6 +162,26 @@ def test_options_of_an_epoch_stay_as_they_are(binarised, tmp_path, task, others)
         with pytest.raises(UserError, match=f"in the middle of an epoch with {given[0]} "):
             kind = [] if given[0] == "--task" else task
             tiny.train(binarised, tmp_path, *kind, *arguments, *given, updates=4)
+
+
+@pytest.mark.parametrize(
+    "task, model",
+    [(WINDOWS, tiny.MODEL), (DOCUMENTS, tiny.MODEL), (STREAM, tiny.memory())],
+    ids=["windows", "documents", "stream"],
+)
+def test_the_text_of_an_epoch_stays_as_it_is(binarised, tmp_path, task, model):
+    """Another text with as many documents and sentences; between epochs it is allowed."""
+    shutil.copytree(binarised, tmp_path / "data")
+    other = tiny.corpus(tmp_path / "other", train=(1, 4, 6, 3, 5))
+    options = [*task, "--batch-size", "2"]
+    tiny.train(tmp_path / "data", tmp_path / "ck", *options, model=model, updates=2)
+    for path in other.glob("train.*"):
+        shutil.copy(path, tmp_path / "data")
+    with pytest.raises(UserError, match="in the middle of an epoch with text of checksum .*, not "):
+        tiny.train(tmp_path / "data", tmp_path / "ck", *options, model=model, updates=4)
+    tiny.train(
+        tmp_path / "data", tmp_path / "ck", *options, "--reset-dataloader", model=model, updates=4
+    )
 
 
 def test_validation_is_that_of_the_task(binarised, options):

@@ -148,6 +148,12 @@ class ReferenceScorer:
         """
         if protocol.smoothing and len(self.hub.models) > 1:
             raise UserError("--protocol voita is defined for one model; give a single checkpoint")
+        is_stream = self.task.cfg._name == "sentence_stream_translation"
+        if (is_stream or not self._is_document_task) and any(item.after for item in items):
+            logger.warning(
+                "the model reads no sentence after the one that it translates, so that "
+                "--context-after has no effect"
+            )
         if not self._is_document_task:  # a sentence-level model sees no following sentences
             items = [item.with_context(None) for item in items]
         pairs = [

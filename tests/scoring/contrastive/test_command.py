@@ -219,7 +219,7 @@ def test_order_of_items_and_context(window_checkpoint, memory_stream_checkpoint,
         ["window", "memory_stream"], ["window", "document", "memory_stream", "memnet_rows"]
     ),
 )
-def test_context_behind_the_scored_sentence(system, request, tmp_path):
+def test_context_behind_the_scored_sentence(system, request, tmp_path, caplog):
     """It is seen where the encoder sees it, and never scored."""
     checkpoint = request.getfixturevalue(f"{system}_checkpoint")
     forced, made = Forced(checkpoint, **SYSTEMS[system]), []
@@ -239,6 +239,7 @@ def test_context_behind_the_scored_sentence(system, request, tmp_path):
     less = scores_of(*options[:3], folder=tmp_path)
     sees_behind = system in ("window", "document", "memnet_rows")
     assert (less[0] != pytest.approx(found[0], abs=1e-4)) is sees_behind
+    assert ("reads no sentence after the one" in caplog.text) is not sees_behind
     assert "|after:2|" in run(*options, "--cpu") and "|after:" not in run(*options[:3], "--cpu")
 
 
