@@ -132,7 +132,7 @@ def _lines_among_tags(lines: List[str], path: str) -> Segments:
             talks.append([])
             after_text = None
         elif METADATA.fullmatch(line):
-            after_text = after_text or (number if any(talks[-1]) else None)
+            after_text = number if any(talks[-1]) else None
         elif after_text and line:
             raise CorpusError(
                 f"{path}: line {after_text} is a tag between lines of text; remove it, or write it "

@@ -43,6 +43,19 @@ def test_sizes_leave_out_blank_lines():
     assert target_ratio(DocumentCorpus("x", pairs(side([4, 1, 4]), side([6, 1, 6])))) == 1.5
 
 
+def test_the_checksum_is_of_both_sides():
+    texts = [
+        ([3, 1, 4], [2, 1, 5]),
+        ([3, 1, 4], [2, 1, 6]),
+        ([4, 1, 3], [2, 1, 5]),
+        ([3, 4], [2, 5]),
+        ([3, 1, 4, 5], [2, 1, 5, 6]),
+    ]
+    found = [DocumentCorpus("c", pairs(*map(side, text))).checksum for text in texts]
+    assert len({*found}) == len(texts)
+    assert DocumentCorpus("d", pairs(*map(side, texts[0]))).checksum == found[0]
+
+
 @pytest.mark.parametrize("stock", [False, True])
 def test_long_sources_are_cut(stock):
     """fairseq's own cutting, which counts one token more for blank lines, is undone."""

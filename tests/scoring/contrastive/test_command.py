@@ -265,7 +265,7 @@ def test_a_window_that_does_not_reach(window_checkpoint, tmp_path):
     run(*options, "2")
 
 
-def test_sentence_level_systems(binarised, test_set, tmp_path):
+def test_sentence_level_systems(binarised, test_set, tmp_path, caplog):
     """A stock checkpoint scores the last sentence alone."""
     checkpoint = tiny.train(
         binarised, tmp_path, "--task", "translation", "--required-batch-size-multiple", "1"
@@ -289,7 +289,10 @@ def test_sentence_level_systems(binarised, test_set, tmp_path):
     ]
     test_set.write_text("".join(json.dumps(item) + "\n" for item in followed))
     options = ["--path", checkpoint, "--context-after", "1"]
+    said = "reads no sentence after the one that it translates"
+    assert said not in caplog.text
     assert scores_of(test_set, *options, folder=tmp_path) == found
+    assert said in caplog.text
 
 
 def test_python_interface(window_checkpoint):
