@@ -4,9 +4,13 @@ data_prep has a copy, because its scripts do not import the package.
 """
 
 import atexit
+import errno
 import os
 import select
 import sys
+
+#: errors of a full disk, and of limits on files
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def read_and_write_utf8() -> None:
@@ -40,11 +44,18 @@ def _discard_unread_output() -> None:
 
 
 def end_quietly_without_reader() -> None:
-    """Let this program end without a message if nobody reads its standard output any more."""
+    """Let this program end without a message if nobody reads its standard output any more.
+
+    If the output cannot be written because a disk is full, it ends with one sentence.
+    """
     previous = sys.excepthook
 
     def hook(kind, error, traceback):
-        if not (issubclass(kind, BrokenPipeError) and reader_has_left()):
+        if issubclass(kind, BrokenPipeError) and reader_has_left():
+            return
+        if getattr(error, "errno", None) in NO_ROOM and error.filename is None:
+            print(f"error: the output cannot be written: {error.strerror}", file=sys.stderr)
+        else:
             previous(kind, error, traceback)
 
     hook.shows_user_errors = getattr(previous, "shows_user_errors", False)

@@ -50,6 +50,19 @@ def test_a_reader_that_leaves_is_no_error(code, status):
     assert (done.returncode, done.stderr) == (status, b"")
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_one_sentence():
+    done = run(MODULES[0], "print(1)", reader="cat > /dev/null", PYTHONUNBUFFERED="1")
+    assert (done.returncode, done.stderr) == (0, b"")
+    command = f"import runpy, sys; runpy.run_path({str(MODULES[0])!r}); print(1, flush=True)"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-c", command], stdout=full, stderr=subprocess.PIPE)
+    said = b"error: the output cannot be written: No space left on device\n"
+    assert done.returncode == 1 and done.stderr.startswith(said)
+    done = run(MODULES[0], "raise OSError(28, 'No space', 'a.txt')")
+    assert done.returncode == 1 and b"Traceback" in done.stderr
+
+
 def test_other_broken_pipes_are_shown():
     done = run(MODULES[0], "raise BrokenPipeError('of another program')")
     assert done.returncode == 1

@@ -358,8 +358,8 @@ def _break_cells(text: str, rows: Sequence[Tuple[int, List[str]]]) -> bool:
 def _refuse_unclear_quotes(rows: Sequence[Tuple[int, List[str]]], path: str) -> None:
     """Refuse a table whose quotation marks may be those of CSV as well as those of its texts.
 
-    In the only cells that have quotation marks, these are also doubled, or all texts of a column
-    are in quotation marks.
+    In the only cells that have quotation marks, these are also doubled, or are around all cells
+    with commas and no others, as Excel puts them; or all texts of a column are in quotation marks.
 
     Args:
         rows: line number and cells of each row; the first may be the header.
@@ -374,8 +374,10 @@ def _refuse_unclear_quotes(rows: Sequence[Tuple[int, List[str]]], path: str) -> 
     )
     marked = [(number, cell) for number, row in rows for cell in row if '"' in cell]
     if all(_QUOTED.fullmatch(cell) for _, cell in marked):
+        commas = {cell for _, row in rows for cell in row if "," in cell}
+        of_excel = commas == {cell for _, cell in marked}
         for number, cell in marked:
-            if '""' in cell[1:-1]:
+            if of_excel or '""' in cell[1:-1]:
                 raise UserError(
                     f"{path}: line {number}: {cell[:40]} is text in quotation marks, or a cell "
                     f"that is quoted as in CSV; {advice}"

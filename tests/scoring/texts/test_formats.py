@@ -263,7 +263,19 @@ def test_unclear_quotation_marks(write):
         assert document.segments == ["x", *wanted]
 
 
-QUOTES = [['"a""b"', "x"], ['"a"', '"b"'], ['"a"', "x"], ['"""a"""', "x"], ['a"b', '"c""d"'], ['"']]
+def test_marks_around_commas_alone(write):
+    """Excel quotes such cells of a tab-separated table, and not its header."""
+    rows = 'doc_id\ttext\nd\t"a, b"\nd\tc\n'
+    for path in (write("t", rows), write("u", rows + 'd\t"d, e"\n')):
+        with pytest.raises(UserError, match='line 2: "a, b" is text in quotation marks, or a cell'):
+            read_input(path, "system")
+    for text in ("d, e", '"e"'):
+        document = read_input(write("s", f"{rows}d\t{text}\n"), "system").documents[0]
+        assert document.segments == ['"a, b"', "c", text]
+
+
+QUOTES = [['"a, b"', "c"], ['"a, b"', "c, d"], ['"a""b"', "x"], ['"a"', '"b"'], ['"a"', "x"]]
+QUOTES += [['"""a"""', "x"], ['a"b', '"c""d"'], ['"']]
 
 
 @pytest.mark.parametrize("texts", QUOTES, ids=" ".join)
@@ -271,7 +283,7 @@ def test_tables_keep_quotation_marks(scoring, write, tmp_path, texts):
     start, out = write("x", json.dumps([{"doc_id": "d", "text": t} for t in texts])), tmp_path / "y"
     scoring("convert", start, "--to", "tsv", "--out", str(out))
     assert read_input(str(out), "system").documents[0].segments == texts
-    quoted = texts not in (['"a"', "x"], ['a"b', '"c""d"'], ['"'])
+    quoted = texts not in (['"a, b"', "c, d"], ['"a"', "x"], ['a"b', '"c""d"'], ['"'])
     assert out.read_text().startswith('"doc_id"' if quoted else "doc_id")
 
 
