@@ -327,6 +327,8 @@ def _files(args: argparse.Namespace) -> List[File]:
     several = bool(folders) or len(args.inputs) > 1
     if several and (args.out is None or "-" in args.inputs):
         raise UserError("several files need --out FOLDER, and cannot be standard input")
+    if several and os.path.exists(args.out) and not os.path.isdir(args.out):
+        raise UserError(f"{args.out} is a file; several files need --out FOLDER")
     if args.docids and (several or args.split_sentences):
         raise UserError("--docids names the documents of one text, whose lines are sentences")
     if args.out and args.out.endswith(".gz"):

@@ -439,6 +439,11 @@ def test_an_empty_value_is_no_input(run, tmp_path):
 MISTAKES = {
     "no text": ("\n\n", [], "has no text to translate"),
     "several files to standard output": ("w1\n", ["FILE"], "several files need --out FOLDER"),
+    "several files to a file": (
+        "w1\n",
+        ["FILE", "--out", "FILE"],
+        "/in is a file; several files n",
+    ),
     "two files of one name": ("w1\n", ["FILE", "--out", "FOLDER/o"], "have the same name"),
     "docids of records": (
         '{"doc_id": "a", "source": "w1"}',
