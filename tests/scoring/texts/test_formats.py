@@ -263,6 +263,20 @@ def test_unclear_quotation_marks(write):
         assert document.segments == ["x", *wanted]
 
 
+@pytest.mark.parametrize("form", ["array", "table"])
+def test_numbers_with_a_point_are_whole(write, form):
+    """Programs that read columns with gaps write 1.0 for 1; in 1.1, the point is part of a name."""
+    numbers = [2.0, 10.0, 1.0]
+    rows = [{"doc_id": "d", "segment": n, "text": str(n)} for n in numbers]
+    table = "doc_id\tsegment\ttext\n" + "".join(f"d\t{n}\t{n}\n" for n in numbers)
+    text = json.dumps(rows) if form == "array" else table
+    (document,) = read_input(write("x", text), "system").documents
+    assert document.segments == ["1.0", "2.0", "10.0"] and document.numbers == ["1", "2", "10"]
+    text = text.replace("10.0", "1.10").replace("2.0", "1.9")
+    (document,) = read_input(write("y", text), "system").documents
+    assert document.segments == ["1.9", "1.10", "1.0"]
+
+
 def test_marks_around_commas_alone(write):
     """Excel quotes such cells of a tab-separated table, and not its header."""
     rows = 'doc_id\ttext\nd\t"a, b"\nd\tc\n'
