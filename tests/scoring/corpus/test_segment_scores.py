@@ -85,6 +85,18 @@ def test_every_form(scoring, write, arguments, form):
     assert found["signature"] == "docs:2|sents:4|unit:sentence|given|better:higher"
 
 
+def test_numbers_of_segments_with_a_point(scoring, write):
+    """A column of whole numbers with gaps is read by pandas as 1.0, 2.0, ..."""
+    names = [(document, segment.lstrip("s")) for document, segment in NAMES]
+    texts = [text for document in TEXTS for text in document]
+    reference = [{"doc_id": d, "segment": n, "text": t} for (d, n), t in zip(names, texts)]
+    rows = "".join(f"{d},{n}.0,{score}\n" for (d, n), score in [*zip(names, ONE)][::-1])
+    options = ["--reference", write("r", json.dumps(reference)), "--format", "json"]
+    scores = f"M={write('scores', 'doc_id,segment,score' + chr(10) + rows)}"
+    found = scoring("metrics", f"one={write('one', TEXTS)}", *options, "--scores", scores)
+    assert json.loads(found)["metrics"][-1]["segments"] == {"one": ONE}
+
+
 def test_numbers_of_each_system_and_direction(scoring, write, arguments):
     files = {
         name: write(f"{name}.txt", "".join(f"{score}\n" for score in scores))

@@ -272,9 +272,10 @@ def test_numbers_with_a_point_are_whole(write, form):
     text = json.dumps(rows) if form == "array" else table
     (document,) = read_input(write("x", text), "system").documents
     assert document.segments == ["1.0", "2.0", "10.0"] and document.numbers == ["1", "2", "10"]
-    text = text.replace("10.0", "1.10").replace("2.0", "1.9")
+    text = text.replace("10.0", "1.15").replace("2.0", "1.05")
     (document,) = read_input(write("y", text), "system").documents
-    assert document.segments == ["1.9", "1.10", "1.0"]
+    assert document.segments == ["1.05", "1.15", "1.0"]
+    assert document.numbers == ["1.05", "1.15", "1"]
 
 
 def test_marks_around_commas_alone(write):
