@@ -87,6 +87,12 @@ def main(args: argparse.Namespace) -> None:
         raise UserError("--write-docids is for --to text; other formats hold the documents")
     if args.write_docids:
         _refuse_ids(documents, args.write_docids)
+        for name in (document.id for document in documents):
+            if name != name.strip():
+                raise UserError(
+                    f"{args.write_docids}: white space around the id {name!r} would be lost; use "
+                    "--to jsonl"
+                )
         _refuse_empty(documents, args.write_docids)
         write_text(args.out, _lines(documents))
         write_text(args.write_docids, "".join(f"{d.id}\n" * len(d.segments) for d in documents))

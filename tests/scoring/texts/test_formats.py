@@ -361,6 +361,10 @@ def test_conversion_to_text_with_docids(scoring, write, tmp_path):
         {"x": str(out)}, [write("r", json.dumps(IDS))], reading=Reading(docids=str(ids))
     )
     assert found.systems["x"][1] == "" and found.ids == ["b", "a"]
+    for name in ("d ", " "):
+        twice = write("z", json.dumps([{"doc_id": n, "text": "a"} for n in ("d", name)]))
+        with pytest.raises(UserError, match=f"/ids: white space around the id '{name}' would be l"):
+            scoring("convert", twice, *convert[2:], "--to", "text", "--write-docids", str(ids))
     with pytest.raises(UserError, match="--write-docids is for --to text; other formats hold"):
         scoring(*convert, "--write-docids", str(ids))
 
