@@ -145,6 +145,14 @@ def whole_number(text: str) -> Optional[int]:
     return int(text) if text.isdecimal() and len(text) <= 18 else None
 
 
+def segment_number(text: Optional[str]) -> Optional[str]:
+    """Return the number of a segment as text; None if it is missing or empty.
+
+    It is ``1`` for 1.0 too, which programs write for 1 in columns with gaps.
+    """
+    return re.sub(r"^(\d+)\.0+$", r"\1", text) if text else None
+
+
 def numbers_first(text: str) -> Tuple[int, int, str]:
     """Return a key that sorts whole numbers by value, and other texts by name after them."""
     number = whole_number(text)

@@ -9,11 +9,10 @@ segment number, the lines of its text are its segments.  References may lack seg
 
 import json
 import math
-import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.readers.files import whole_number
+from fairseq_docmt.readers.files import segment_number, whole_number
 from fairseq_docmt.readers.inputs import Document, Documents
 from fairseq_docmt.readers.record_files import (
     DOCUMENT_FIELDS,
@@ -227,7 +226,7 @@ def row_of(where: str, record: dict, wanted: Wanted, without_text: bool = False)
     document_fields = [fields["doc"]] if "doc" in fields else DOCUMENT_FIELDS
     name = name_of(where, record, document_fields)
     segment_fields = [fields["segment"]] if "segment" in fields else SEGMENT_FIELDS
-    number = number_of(where, record, segment_fields)
+    number = segment_number(name_of(where, record, segment_fields))
     if name is None:
         _refuse_blank(where, record, document_fields)
         found = ", ".join(map(str, record)) or "{}"
@@ -411,21 +410,6 @@ def name_of(where: str, record: dict, names) -> Optional[str]:
         shown = json.dumps(value, ensure_ascii=False)[:40]
         raise UserError(f'{where}: "{field}" must be text or a number, not {shown}')
     return value_of(record, names)
-
-
-def number_of(where: str, record: dict, names) -> Optional[str]:
-    """Return the number of a segment; None if it is missing.
-
-    A number such as 1.0, which programs write for 1 in columns with gaps, is ``1``.
-
-    Args:
-        where, record, names: as in :func:`name_of`.
-
-    Raises:
-        UserError: the value is neither text nor a number.
-    """
-    number = name_of(where, record, names)
-    return None if number is None else re.sub(r"^(\d+)\.0+$", r"\1", number)
 
 
 def _refuse_blank(where: str, record: dict, names) -> None:

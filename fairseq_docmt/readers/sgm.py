@@ -8,6 +8,7 @@ import re
 from typing import Callable, Dict, List, NamedTuple, Optional
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.readers.files import segment_number
 from fairseq_docmt.readers.inputs import Documents
 from fairseq_docmt.readers.records import Row, Wanted, numbered_document
 
@@ -135,7 +136,7 @@ def _rows(text: str, begin: int, end: int, where_of: Callable[[int], str]) -> Li
     return [
         Row(
             where_of(seg.start()),
-            _attributes(seg[1]).get("id") or None,
+            segment_number(_attributes(seg[1]).get("id")),
             " ".join(plain(seg[2]).split()),
         )
         for seg in segs

@@ -6,6 +6,7 @@ from typing import Iterator, List, Optional
 from lxml import etree
 
 from fairseq_docmt.errors import UserError
+from fairseq_docmt.readers.files import segment_number
 from fairseq_docmt.readers.inputs import Document, Documents
 from fairseq_docmt.readers.records import Lacks, Row, Wanted, numbered_document
 
@@ -140,7 +141,7 @@ def _without_text(element, path: str) -> Document:
 def _rows(text, path: str) -> Iterator[Row]:
     for seg in text.iter("seg"):
         where = f"{path}, line {seg.sourceline}"
-        yield Row(where, seg.get("id") or None, "".join(seg.itertext()))
+        yield Row(where, segment_number(seg.get("id")), "".join(seg.itertext()))
 
 
 def _chosen(element, where: str, wanted: Wanted):

@@ -17,7 +17,7 @@ from lxml import etree
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import record_files, records, sgm, unknown_format, wmt_xml
-from fairseq_docmt.readers.files import read_with_line_end, whole_number
+from fairseq_docmt.readers.files import read_with_line_end, segment_number, whole_number
 from fairseq_docmt.readers.records import Row, Wanted, numbered_document
 
 #: Field or column of a translation, and field of a list of several.
@@ -286,7 +286,7 @@ class WmtXml:
             rows = [
                 Row(
                     f"{path}: line {seg.sourceline}",
-                    seg.get("id"),
+                    segment_number(seg.get("id")),
                     " ".join("".join(seg.itertext()).split()),
                 )
                 for seg in segs

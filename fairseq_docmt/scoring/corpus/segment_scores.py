@@ -12,9 +12,9 @@ from sacrebleu.metrics.base import Metric, Score, Signature
 
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.readers import record_files, with_selection
-from fairseq_docmt.readers.files import finite_number, lines_of, read_text
+from fairseq_docmt.readers.files import finite_number, lines_of, read_text, segment_number
 from fairseq_docmt.readers.record_files import DOCUMENT_FIELDS, SEGMENT_FIELDS
-from fairseq_docmt.readers.records import SYSTEM_FIELDS, name_of, number_of
+from fairseq_docmt.readers.records import SYSTEM_FIELDS, name_of
 from fairseq_docmt.scoring.texts.layout import NOT_BY_ORDER
 from fairseq_docmt.scoring.texts.test_set import Translations
 
@@ -231,7 +231,7 @@ def _by_segment(
     Raises:
         UserError: it is unclear to which segments the scores belong.
     """
-    number = number_of(where, record, SEGMENT_FIELDS)
+    number = segment_number(name_of(where, record, SEGMENT_FIELDS))
     if isinstance(value, list):
         if len(value) != len(segments):
             raise UserError(

@@ -263,13 +263,22 @@ def test_unclear_quotation_marks(write):
         assert document.segments == ["x", *wanted]
 
 
-@pytest.mark.parametrize("form", ["array", "table"])
+def numbered(form, numbers):
+    """A document in which the text of each segment is its number."""
+    if form == "array":
+        return json.dumps([{"doc_id": "d", "segment": n, "text": str(n)} for n in numbers])
+    if form == "table":
+        return "doc_id\tsegment\ttext\n" + "".join(f"d\t{n}\t{n}\n" for n in numbers)
+    segments = "".join(f'<seg id="{n}">{n}</seg>' for n in numbers)
+    if form == "SGM":
+        return f'<tstset setid="s" sysid="X"><doc docid="d">{segments}</doc></tstset>'
+    return f'<dataset><doc id="d"><hyp system="X"><p>{segments}</p></hyp></doc></dataset>'
+
+
+@pytest.mark.parametrize("form", ["array", "table", "SGM", "XML"])
 def test_numbers_with_a_point_are_whole(write, form):
     """Programs that read columns with gaps write 1.0 for 1; in 1.1, the point is part of a name."""
-    numbers = [2.0, 10.0, 1.0]
-    rows = [{"doc_id": "d", "segment": n, "text": str(n)} for n in numbers]
-    table = "doc_id\tsegment\ttext\n" + "".join(f"d\t{n}\t{n}\n" for n in numbers)
-    text = json.dumps(rows) if form == "array" else table
+    text = numbered(form, [2.0, 10.0, 1.0])
     (document,) = read_input(write("x", text), "system").documents
     assert document.segments == ["1.0", "2.0", "10.0"] and document.numbers == ["1", "2", "10"]
     text = text.replace("10.0", "1.15").replace("2.0", "1.05")
