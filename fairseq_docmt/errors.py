@@ -185,6 +185,8 @@ def reason_of(error: BaseException) -> Optional[str]:
         return f"{str(error).split('. ')[0]}; {DIVERGED}"
     if isinstance(error, RuntimeError) and text.startswith("Error(s) in loading state_dict"):
         return _misfit(str(error))
+    if text.startswith("Cannot load model parameters from checkpoint"):  # of fairseq-train
+        return f"{text.split(';')[0]}; give --task, --arch and the options of its training"
     if isinstance(error, ValueError) and text.startswith("loaded state dict"):  # of an optimizer
         return OTHER_PARAMETERS
     problem = _refused_checkpoint(error.__traceback__)

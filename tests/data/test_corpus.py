@@ -53,6 +53,9 @@ def test_the_checksum_is_of_both_sides():
     ]
     found = [DocumentCorpus("c", pairs(*map(side, text))).checksum for text in texts]
     assert len({*found}) == len(texts)
+    words = DocumentCorpus("c", pairs(*map(side, texts[0])))
+    words.pairs.tgt.dataset[2][0] = 6
+    assert words.checksum not in found
     assert DocumentCorpus("d", pairs(*map(side, texts[0]))).checksum == found[0]
 
 

@@ -291,6 +291,18 @@ def test_a_checkpoint_without_some_parameters(binarised, window_checkpoint, tmp_
     assert str(caught.value) == sentence
 
 
+def test_a_document_model_in_a_stock_task(binarised, window_checkpoint, tmp_path):
+    """Its dictionaries have other symbols."""
+    stock = ["--task", "translation", "--required-batch-size-multiple", "1"]
+    with pytest.raises(Exception) as caught:
+        start = ["--finetune-from-model", str(window_checkpoint)]
+        tiny.train(binarised, tmp_path, *stock, *start, updates=1)
+    assert reason_of(caught.value) == (
+        f"Cannot load model parameters from checkpoint {window_checkpoint}; give --task, --arch "
+        "and the options of its training"
+    )
+
+
 @pytest.mark.parametrize("arch", ["fconv", "lightconv"])
 def test_decoders_without_features_are_refused(binarised, tmp_path, arch):
     """Before training: the decodings of documents could not read them."""
