@@ -298,6 +298,7 @@ def test_sentence_pairs_with_swapped_sides_are_noted(binarised, tmp_path, caplog
         assert f"100 % of the {side} tokens are not in the dictionary; look whether" in caplog.text
     path = pairs / "train.src-tgt.tgt.bin"
     path.write_bytes(b"\5\0" + path.read_bytes()[2:])  # another first word
-    tiny.train(binarised, tmp_path / "a", *WINDOWS, "--sentence-data", str(pairs), updates=2)
+    again = [*WINDOWS, "--sentence-data", str(pairs), "--reset-dataloader"]
+    tiny.train(binarised, tmp_path / "a", *again, updates=2)
     changed = "goes on with other files of --sentence-data than before, which changed: train.src-"
     assert changed in caplog.text
