@@ -30,11 +30,10 @@ def read(path: Path):
     Raises:
         UserError: it is missing or damaged.
     """
+    text = read_text(str(path))
     try:
-        return json.loads(read_text(str(path)))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, UserError):
-            raise
+        return json.loads(text)
+    except (ValueError, RecursionError):
         raise UserError(f"{path} is damaged; make it again") from None
 
 
@@ -224,12 +223,11 @@ def best(scores: Path) -> str:
     Raises:
         UserError: the file is no output of metrics.
     """
+    found = read(scores)
     try:
-        values = read(scores)["metrics"][0]["scores"]
+        values = found["metrics"][0]["scores"]
         return max(values, key=values.get)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, UserError):
-            raise
+    except (LookupError, TypeError, ValueError, AttributeError):
         raise UserError(f"{scores} is no JSON of fairseq-docmt metrics; make it again") from None
 
 

@@ -300,8 +300,7 @@ def is_quoted(text: str) -> bool:
     also around the header), or only around those that contain a quotation mark, and double each
     quotation mark within a cell.  A quoted cell may have line breaks.
     """
-    rows = _rows_at_tabs(text)
-    return _are_quoted(rows) or _break_cells(text, rows)
+    return _follow_csv(text, _rows_at_tabs(text))
 
 
 def table_of(rows: Sequence[Sequence[str]]) -> str:
@@ -326,6 +325,11 @@ def _rows_at_tabs(text: str) -> List[Tuple[int, List[str]]]:
     """Split a text at tabs; return the line number and the cells of each row that is not blank."""
     lines = enumerate(text.split("\n"), start=1)
     return [(number, line.split("\t")) for number, line in lines if line.strip("\t")]
+
+
+def _follow_csv(text: str, rows: Sequence[Tuple[int, List[str]]]) -> bool:
+    """Do what :func:`is_quoted` does, given the text and its rows split at tabs."""
+    return _are_quoted(rows) or _break_cells(text, rows)
 
 
 def _are_quoted(rows: Sequence[Tuple[int, List[str]]]) -> bool:
@@ -373,7 +377,7 @@ def _refuse_unclear_quotes(rows: Sequence[Tuple[int, List[str]]], path: str) -> 
         "they are part of the text"
     )
     marked = [(number, cell) for number, row in rows for cell in row if '"' in cell]
-    if all(_QUOTED.fullmatch(cell) for _, cell in marked):
+    if marked and all(_QUOTED.fullmatch(cell) for _, cell in marked):
         commas = {cell for _, row in rows for cell in row if "," in cell}
         of_excel = commas == {cell for _, cell in marked}
         for number, cell in marked:
@@ -400,10 +404,11 @@ def numbered_rows(text: str, path: str, separator: str) -> Iterator[Tuple[int, L
     Raises:
         UserError: the text is not valid CSV, or it is unclear whether it is quoted.
     """
-    if separator == "\t" and not is_quoted(text):
+    if separator == "\t":
         rows = _rows_at_tabs(text)
-        _refuse_unclear_quotes(rows, path)
-        return iter(rows)
+        if not _follow_csv(text, rows):
+            _refuse_unclear_quotes(rows, path)
+            return iter(rows)
     return _rows_of_csv(text, path, separator)
 
 

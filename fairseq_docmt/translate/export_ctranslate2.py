@@ -103,12 +103,9 @@ def _check(file) -> None:
             f"{file.path} has --arch {file.arch}; only fairseq's transformer can be exported"
         )
     model = file.settings["model"]
-    size = model.get("decoder_output_dim")
-    projects = size is not None and size != model.get("decoder_embed_dim")
-    refused = {"decoder_output_dim": projects}
-    refused.update(
-        {name: model.get(name) for name in ("cross_self_attention", "no_cross_attention")}
-    )
+    refused = {name: model.get(name) for name in ("cross_self_attention", "no_cross_attention")}
+    sizes = (None, model.get("decoder_embed_dim"))
+    refused["decoder_output_dim"] = model.get("decoder_output_dim") not in sizes
     for name, given in refused.items():
         if given:
             raise UserError(
