@@ -37,8 +37,8 @@ def read_documents(source: str, target: str, mark: str) -> Iterator[Document]:
         elif all(begins):
             if not marked and any(side.strip() for pair in document for side in pair):
                 raise CorpusError(
-                    f"{source}: text stands before the first {mark}, in line {number}; begin the "
-                    "first document with it"
+                    f"{source}: text stands before the first {mark}, which is line {number}; begin "
+                    "the first document with it"
                 )
             yield document
             document, marked = [], True

@@ -209,7 +209,7 @@ def read_documents(sources: Sequence[str], targets: Sequence[str]) -> Iterator[D
         for number, sides in enumerate(zip(source, target), start=1):
             if len(sides[0]) != len(sides[1]):
                 raise CorpusError(
-                    f"document {number} has {len(sides[0])} segments in {names[0]} and "
+                    f"document number {number} has {len(sides[0])} segments in {names[0]} and "
                     f"{len(sides[1])} in {names[1]}; give the two sides of the same set"
                 )
             yield list(zip(*sides))

@@ -24,7 +24,8 @@ OTHER_SCHEDULER = (
     "the checkpoint was trained with another --lr-scheduler, from which this one cannot go on; add "
     "--reset-lr-scheduler"
 )
-#: files of the learning rate schedules
+#: files of the optimizers and of the learning rate schedules
+OPTIMIZER = re.compile(r"[\\/]fairseq[\\/]optim[\\/]")
 LR_SCHEDULER = re.compile(r"[\\/]fairseq[\\/]optim[\\/]lr_scheduler[\\/]")
 #: what is said of a file that torch does not load
 REFUSED = (
@@ -162,6 +163,33 @@ def _misfit(message: str) -> str:
     )
 
 
+def _refused_by_optimizer(error: BaseException, frames) -> Optional[str]:
+    """Return the sentence for an error in fairseq's code of optimizers and schedules, or None.
+
+    This code does not check its options, so that wrong ones cause errors of any kind.
+
+    Args:
+        error: the error.
+        frames: its traceback, outermost frame first.
+    """
+    if isinstance(error, RuntimeError) and not isinstance(error, NotImplementedError):
+        return None  # of torch, such as a lack of memory
+    places = [n for n, frame in enumerate(frames) if OPTIMIZER.search(frame.filename)]
+    inner = frames[places[-1] :] if places else []
+    if (
+        not inner
+        or inner[0].name == "backward"
+        or any("fairseq_docmt" in f.filename for f in inner)
+    ):
+        return None
+    option = "--lr-scheduler" if LR_SCHEDULER.search(inner[0].filename) else "--optimizer"
+    said = str(error).split("\n")[0] or type(error).__name__
+    return (
+        f"fairseq cannot use the options of this {option} ({said}); fairseq-train {option} NAME "
+        "--help lists them with their defaults"
+    )
+
+
 #: what a message of fairseq about options says
 OF_OPTIONS = re.compile(r"--[a-z]|Please install|^world size")
 #: messages of hydra about options -> what the user reads
@@ -209,8 +237,9 @@ def reason_of(error: BaseException) -> Optional[str]:
         return OTHER_SCHEDULER
     by_fairseq = frames and re.search(r"[\\/]fairseq(_cli)?[\\/]", frames[-1].filename)
     if by_fairseq and isinstance(error, (AssertionError, ValueError, ImportError)):
-        return text if OF_OPTIONS.search(text) else None
-    return None
+        if OF_OPTIONS.search(text):
+            return text
+    return _refused_by_optimizer(error, frames) if isinstance(error, Exception) else None
 
 
 def _one_sentence_hook(previous):

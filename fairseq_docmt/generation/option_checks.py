@@ -394,7 +394,8 @@ def _refuse_options_of_others(args: Namespace) -> None:
 
 def _warn_in_scoring(args: Namespace) -> None:
     """Warn if search options are given, as they have no effect when references are scored."""
-    names = [flag(name) for name in _given(args) if name not in IN_SCORING]
+    lacking = [name for name, needed in NEEDED.items() if not getattr(args, needed)]
+    names = [flag(name) for name in _given(args) if name not in IN_SCORING or name in lacking]
     if names:
         logger.warning("options without effect with --score-reference: %s", ", ".join(names))
 

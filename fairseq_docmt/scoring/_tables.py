@@ -65,17 +65,20 @@ def p_value(p: float) -> str:
     return f"{p:.4f}" if p >= 0.0001 else "<0.0001"
 
 
-def escape_bars(rows: Sequence[Sequence[Any]]) -> List[list]:
-    """Escape each ``|`` in the text cells of a table, because in Markdown it would end the cell."""
+def _markdown_cells(rows: Sequence[Sequence[Any]]) -> List[list]:
+    """Escape ``|`` and replace line breaks in text cells, because in Markdown they end a cell."""
     return [
-        [cell.replace("|", "\\|") if isinstance(cell, str) else cell for cell in row]
+        [
+            " ".join(each.splitlines()).replace("|", "\\|") if isinstance(each, str) else each
+            for each in row
+        ]
         for row in rows
     ]
 
 
 def _as_text(table: Table, style: str) -> str:
     if style == "markdown":
-        headers, *rows = escape_bars([table.headers, *table.rows])
+        headers, *rows = _markdown_cells([table.headers, *table.rows])
         title = f"**{table.title}**\n\n"
     else:
         headers, rows, title = table.headers, table.rows, f"{table.title}\n"

@@ -41,7 +41,7 @@ from fairseq_docmt.tasks import (
 from fairseq_docmt.tasks._data import DocumentDataTask
 from fairseq_docmt.tasks._decoding_input import DecodingInput
 from fairseq_docmt.tasks._stored_options import KEY, StoredOptions
-from fairseq_docmt.tasks.starts import checkpoints, language_tags
+from fairseq_docmt.tasks.starts import checkpoints, embeddings, language_tags
 
 logger = logging.getLogger(__name__)
 
@@ -268,11 +268,13 @@ class DocumentTranslationTask(DocumentDataTask):
         Raises:
             UserError: ``--merge-src-tgt-embed`` would change the dictionaries, the model does not
                 fit the task or the checkpoint, a number is not finite, a probability is outside of
-                [0, 1], or an option stored in the checkpoint could execute arbitrary code.
+                [0, 1], a file of embeddings cannot be used, or an option stored in the checkpoint
+                could execute arbitrary code.
         """
         if from_checkpoint:
             check_options(cfg, STORED)
             rename_options(cfg)
+            embeddings.forget_embeddings(cfg)
         if getattr(cfg, "merge_src_tgt_embed", False) and self.src_dict != self.tgt_dict:
             raise UserError(
                 "--merge-src-tgt-embed changes the dictionaries of text that is already binarised; "
@@ -281,6 +283,7 @@ class DocumentTranslationTask(DocumentDataTask):
         if not from_checkpoint:
             _option_checks.check_numbers(cfg)
             complete_in_place(cfg, self.cfg)
+            embeddings.check_embeddings(self, cfg)
             _option_checks.report_of_start(self, cfg)
         if self.cfg.eval_bleu:
             _validation_bleu.check_search(self.cfg)

@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 from fairseq_docmt.checkpoint_file import DROPOUTS
 from fairseq_docmt.errors import UserError, flag
 from fairseq_docmt.tasks._stored_options import plain
+from fairseq_docmt.tasks.starts import embeddings
 
 logger = logging.getLogger(__name__)
 
@@ -213,7 +214,7 @@ def report_of_start(task, cfg) -> None:
     of_model = {
         name: before
         for name, before in file.model_options.items()
-        if resumes or not name.endswith(DROPOUTS)
+        if (resumes or not name.endswith(DROPOUTS)) and name not in embeddings.OPTIONS
     }
     if getattr(cfg, "share_all_embeddings", False):  # fairseq sets the other one later
         of_model.pop("share_decoder_input_output_embed", None)

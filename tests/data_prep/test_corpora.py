@@ -226,7 +226,7 @@ def test_segments_belong_to_the_nearest_document():
     "source, target, message",
     [
         ("<url>\na\n", "<url>\nx\n<url>\ny\n", "s has 1 documents, .*/t has 2"),
-        ("<url>\na\n<url>\nb\nc", "<url>\nx\n<url>\ny", "document 2 has 2 segments .* and 1 in"),
+        ("<url>\na\n<url>\nb\nc", "<url>\nx\n<url>\ny", "number 2 has 2 segments .* and 1 in"),
         ("<doc>\n</doc>\n\n<seg>a</seg>", "x", "/s: line 4 has a segment outside of a <doc>"),
         (
             "<doc>\n<seg>a <b</seg>\n<seg>c</seg>\n</doc>",

@@ -697,8 +697,11 @@ def test_decoding_of_another_task_is_refused(binarised, document_checkpoint):
         ),
         (
             ("window", "sequential"),
-            ["--score-reference", "--lenpen", "0.6"],
-            "options without effect with --score-reference: --beam, --max-len-b, --lenpen",
+            ["--score-reference", "--lenpen", "0.6", "--lm-weight", "0.5"],
+            (
+                "options without effect with --score-reference: --beam, --max-len-b, --lenpen, "
+                "--lm-weight"
+            ),
         ),
         (
             ("memnet-rows", "iterative"),

@@ -24,7 +24,7 @@ import torch
 from fairseq.data import indexed_dataset
 
 from fairseq_docmt import command_line
-from fairseq_docmt.errors import UserError
+from fairseq_docmt.errors import UserError, reason_of
 from fairseq_docmt.generation import DocumentTranslator
 
 NO_PLACE = "%s has no place in validation; leave it out of --eval-bleu-args"
@@ -119,6 +119,11 @@ def complaint(run, capsys):
         if isinstance(stop.code, str):
             return 1, stop.code
         return stop.code, capsys.readouterr().err.splitlines()[-1]
+    except Exception as error:  # of fairseq, which the hook turns into a sentence
+        sentence = reason_of(error)
+        if sentence is None:
+            raise
+        return 1, f"error: {sentence}"
     return 0, ""
 
 
@@ -285,6 +290,8 @@ TOO_LONG = (
     "--skip-invalid-size-inputs-valid-test"
 )
 FROM = [*WINDOWS, *NEW, "--finetune-from-model", "{folder}/other.pt"]
+BY_OPTIMIZER = "fairseq cannot use the options of this {0} ({1}); fairseq-train {0} NAME --help "
+BY_OPTIMIZER += "lists them with their defaults"
 TRAINING = {
     "no data": Case(
         "data directory {data} not found; give the folder of fairseq-preprocess",
@@ -318,6 +325,30 @@ TRAINING = {
     "a metric that is not computed": Case(
         "--best-checkpoint-metric d_bleu needs --eval-bleu; give both",
         [*WINDOWS, *NEW, "--best-checkpoint-metric", "d_bleu"],
+    ),
+    "one number for two betas": Case(
+        BY_OPTIMIZER.format("--optimizer", "cannot unpack non-iterable float object"),
+        [*WINDOWS, *NEW, "--adam-betas", "0.9"],
+    ),
+    "unclear betas": Case(
+        BY_OPTIMIZER.format("--optimizer", "name 'x' is not defined"),
+        [*WINDOWS, *NEW, "--adam-betas", "x"],
+    ),
+    "an optimizer of a package": Case(
+        BY_OPTIMIZER.format("--optimizer", "--fp16-adam-stats is only supported with FusedAdamV1"),
+        [*WINDOWS, *NEW, "--fp16-adam-stats"],
+    ),
+    "a negative momentum": Case(
+        BY_OPTIMIZER.format("--optimizer", "Invalid momentum value: -1.0"),
+        [*WINDOWS, *NEW, "--optimizer", "sgd", "--momentum", "-1"],
+    ),
+    "a schedule without warm-up": Case(
+        BY_OPTIMIZER.format("--lr-scheduler", "float division by zero"),
+        [*WINDOWS, *NEW, "--lr-scheduler", "inverse_sqrt", "--warmup-updates", "0"],
+    ),
+    "a schedule of no updates": Case(
+        BY_OPTIMIZER.format("--lr-scheduler", "AssertionError"),
+        [*WINDOWS, *NEW, "--lr-scheduler", "polynomial_decay", "--total-num-update", "0"],
     ),
     "the worst BLEU": Case(
         (

@@ -292,7 +292,8 @@ def read_verdicts(path: str, results: Dict[str, SetResult]) -> Dict[str, List[bo
 
     Raises:
         UserError: the file was not written by ``--items``, or does not list exactly the items of
-            each set, in order.
+            each set, in order, with the same labels and candidates.  The texts may differ, because
+            models may read them in different forms.
     """
     found: Dict[str, List[bool]] = {name: [] for name in results}
     for number, line in enumerate(lines_of(read_text(path)), start=1):
@@ -301,11 +302,18 @@ def read_verdicts(path: str, results: Dict[str, SetResult]) -> Dict[str, List[bo
             name, place, is_right = entry["set"], entry["item"], entry["correct"]
             if [*map(type, (name, place, is_right))] != [str, int, bool]:
                 raise ValueError
+            known = entry["labels"], entry["right"], len(entry["scores"])
         except (ValueError, KeyError, TypeError):
             raise UserError(f"{path}: line {number} is no item that --items wrote") from None
         if name in found:
             if place != len(found[name]) + 1:
                 raise UserError(f"{path}: line {number} is not item {len(found[name]) + 1}")
+            items = results[name].items[place - 1 : place]
+            if any(known != (item.labels, item.correct, len(item.candidates)) for item in items):
+                raise UserError(
+                    f"{path}: line {number} is item {place} of another set called {name}, with "
+                    "other labels or candidates; write it again with --items"
+                )
             found[name].append(is_right)
     for name, right in found.items():
         if len(right) != len(results[name].items):

@@ -287,9 +287,9 @@ def by_position(
 
 
 def note_places(args: argparse.Namespace, texts: Translations) -> None:
-    """Add a note on the tokenizer with which :func:`by_position` computes BLEU.
+    """Add a note on the tokenizer and case with which :func:`by_position` computes BLEU.
 
-    If s-BLEU is computed too, its signature names the tokenizer, and no note is added.
+    If s-BLEU is computed too, its signature names them, and no note is added.
 
     Args:
         args: options of :func:`add_metric_arguments`.
@@ -298,7 +298,8 @@ def note_places(args: argparse.Namespace, texts: Translations) -> None:
     if "s-bleu" in args.metrics:
         return
     tokenizer, note = _tokenizer(args, texts)
-    texts.notes.append(f"BLEU by place in the document: tok:{tokenizer or '13a'}")
+    case = "case:lc|" if args.lowercase else ""
+    texts.notes.append(f"BLEU by place in the document: {case}tok:{tokenizer or '13a'}")
     if note and note not in texts.notes:
         texts.notes.append(note)
 

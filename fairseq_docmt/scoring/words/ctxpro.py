@@ -256,8 +256,11 @@ def main(args: argparse.Namespace) -> None:
     language = language_of(args, targets.kind)
     last = last_sentences(language) if language else None
     separator = args.separator or SEPARATOR
+    between = None if language else separator
     verdicts = {
-        name: judge(targets, read_system(path, args.set, len(targets.items)), separator, last)
+        name: judge(
+            targets, read_system(path, args.set, len(targets.items), between), separator, last
+        )
         for name, path in translations.named_files(args.systems).items()
     }
     figures = {name: accuracy(targets, right) for name, right in verdicts.items()}
@@ -309,20 +312,25 @@ def language_of(args: argparse.Namespace, kind: str) -> Optional[str]:
     return pairs[-1]
 
 
-def read_system(path: str, set_name: str, items: int) -> List[str]:
+def read_system(path: str, set_name: str, items: int, between: Optional[str]) -> List[str]:
     """Read one system's translation of each item of a test set.
 
     Args:
         path: file of the system.
         set_name: file of the test set, for messages.
         items: number of items.
+        between: text to put between the segments of a document that translates one item; None to
+            return its last segment alone.
 
     Raises:
         UserError: the number of translations is not the number of items.
     """
     text = read_input(path, "system")
     if isinstance(text, Documents):
-        documents = [" ".join(document.segments) for document in text.documents]
+        documents = [
+            document.segments[-1] if between is None else between.join(document.segments)
+            for document in text.documents
+        ]
         segments = [segment for document in text.documents for segment in document.segments]
         text = Lines(path, documents if len(documents) == items else segments)
     if isinstance(text, Output) and text.hypotheses.keys() == set(range(items)):

@@ -420,8 +420,9 @@ def test_table_and_files(test_set, tmp_path):
     ]
 
 
-def test_bars_in_labels_do_not_end_cells_of_markdown(tmp_path):
-    item = {"source": ["a"], "candidates": [["x"], ["y"]], "correct": 0, "labels": {"kind": "a|b"}}
+def test_labels_do_not_end_cells_of_markdown(tmp_path):
+    item = {"source": ["a"], "candidates": [["x"], ["y"]], "correct": 0}
+    item["labels"] = {"kind": "a|b\nc"}
     (tmp_path / "set.jsonl").write_text(json.dumps(item))
     (tmp_path / "losses").write_text("1\n2\n")
     run(
@@ -433,12 +434,14 @@ def test_bars_in_labels_do_not_end_cells_of_markdown(tmp_path):
         "--out",
         tmp_path / "m",
     )
-    assert "| kind a\\|b " in (tmp_path / "m").read_text()
+    assert "| kind a\\|b c " in (tmp_path / "m").read_text()
 
 
 def test_the_difference_to_another_model(tmp_path):
     item = {"source": ["a"], "candidates": [["x"], ["y"]], "correct": 0}
-    (tmp_path / "set.jsonl").write_text(f"{json.dumps(item)}\n" * 40)
+    lines = [json.dumps({**item, "labels": {"n": number}}) + "\n" for number in range(40)]
+    (tmp_path / "set.jsonl").write_text("".join(lines))
+    another = "is item [18] of another set called set, with other labels or candidates; write it"
     files = {}
     # Right in the first 10, or in items 5 to 34.
     for name, right in (("base", range(10)), ("own", range(5, 35))):
@@ -462,6 +465,15 @@ def test_the_difference_to_another_model(tmp_path):
         (lambda text: text.replace('"set": "set"', '"set": []', 1), "line 1 is no item that "),
         (lambda text: text.split("\n", 1)[1], "line 1 is not item 1"),
         (lambda text: text.rstrip("\n").rsplit("\n", 1)[0], "has 39 items of set, but the set has"),
+        (
+            lambda text: text + text.splitlines()[-1].replace("40", "41"),
+            "has 41 items of set, but ",
+        ),
+        (lambda text: text.replace('"n": "7"', '"n": "8"'), f"line 8 {another}"),
+        (lambda text: text.replace('"right": 0', '"right": 1', 1), f"line 1 {another}"),
+        (lambda text: text.replace("[-1.0, ", "[-1.0, -3.0, ", 1), f"line 1 {another}"),
+        (lambda text: text.replace('"scores"', '"score"', 1), "line 1 is no item that --items"),
+        (lambda text: text.replace('"labels"', '"label"', 1), "line 1 is no item that --items"),
     ):
         (tmp_path / "broken").write_text(change(items.read_text()))
         with pytest.raises(UserError, match=message):

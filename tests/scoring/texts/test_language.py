@@ -89,11 +89,11 @@ def test_metrics_of_words_get_a_note_too(shown):
 
 @pytest.mark.parametrize("ending, tokenizer", [("zh", "zh"), ("txt", "13a")])
 def test_bleu_by_place_has_the_same_tokenizer(shown, ending, tokenizer):
-    notes = shown(CHINESE, CHINESE, "--metrics", "chrf", "--by-position", "1", ending=ending)[
-        "notes"
-    ]
-    assert notes[0] == f"BLEU by place in the document: tok:{tokenizer}"
-    assert notes[1].startswith("BLEU: ") and tokenizer in notes[1]
+    options = ["--metrics", "chrf", "--by-position", "1"]
+    for case, given in (("", []), ("case:lc|", ["--lowercase"])):
+        notes = shown(CHINESE, CHINESE, *options, *given, ending=ending)["notes"]
+        assert notes[0] == f"BLEU by place in the document: {case}tok:{tokenizer}"
+        assert notes[1].startswith("BLEU: ") and tokenizer in notes[1]
 
 
 @pytest.mark.parametrize("ending, tokenizer", [("zh", "zh"), ("txt", "13a")])

@@ -115,6 +115,18 @@ def test_translations_in_other_formats(scoring, write, ctxpro):
         scoring("ctxpro", ctxpro, f"x={write('x', json.dumps(many[1:]))}")
 
 
+@pytest.mark.parametrize("options", [["--separator", "<eos>"], ["--last-sentence", "de"]], ids=str)
+def test_the_last_segment_of_a_document_is_tested(scoring, write, ctxpro, options):
+    """Whatever ends the segments before."""
+    texts = ["sie\nx", "x\nich glaube", "geht\nx"]
+    records = [{"doc_id": n, "text": text} for n, text in enumerate(texts)]
+    items = write("items", "")
+    system = f"x={write('x', json.dumps(records))}"
+    scoring("ctxpro", ctxpro, system, "--items", items, *options)
+    found = [json.loads(line)["correct"]["x"] for line in open(items)]
+    assert found == [False, True, False]
+
+
 def test_intervals_and_differences(scoring, write):
     items = write("a.en-de.json", json.dumps([CTXPRO[0]] * 40))
     systems = [f"one={write('one', 'x' + chr(10) * 1 + ('sie' + chr(10)) * 39)}"]
