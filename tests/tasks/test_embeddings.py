@@ -1,4 +1,7 @@
-"""Word embeddings from files: --encoder-embed-path and --decoder-embed-path."""
+"""Word embeddings from files: --encoder-embed-path and --decoder-embed-path.
+
+Covers tasks/starts/embeddings.py.
+"""
 
 import re
 
