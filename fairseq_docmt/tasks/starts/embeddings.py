@@ -55,7 +55,7 @@ def check_embeddings(task, cfg) -> None:
                 found = _count_words(lines, words, getattr(cfg, size), flag(size))
         except (OSError, ValueError) as error:
             raise UserError(f"{flag(name)} {path}: {error}") from None
-        logger.info("%s has embeddings of %d of %d words", path, found, len(words) - words.nspecial)
+        logger.info("%s has embeddings of %d words of %d symbols", path, found, len(words))
 
 
 def _count_words(lines: Iterable[str], dictionary: Dictionary, size: int, option: str) -> int:
