@@ -174,15 +174,10 @@ def _refused_by_optimizer(error: BaseException, frames) -> Optional[str]:
     """
     if isinstance(error, RuntimeError) and not isinstance(error, NotImplementedError):
         return None  # of torch, such as a lack of memory
-    places = [n for n, frame in enumerate(frames) if OPTIMIZER.search(frame.filename)]
-    inner = frames[places[-1] :] if places else []
-    if (
-        not inner
-        or inner[0].name == "backward"
-        or any("fairseq_docmt" in f.filename for f in inner)
-    ):
+    first = next((frame for frame in frames if OPTIMIZER.search(frame.filename)), None)
+    if first is None or first.name == "backward":
         return None
-    option = "--lr-scheduler" if LR_SCHEDULER.search(inner[0].filename) else "--optimizer"
+    option = "--lr-scheduler" if LR_SCHEDULER.search(first.filename) else "--optimizer"
     said = str(error).split("\n")[0] or type(error).__name__
     return (
         f"fairseq cannot use the options of this {option} ({said}); fairseq-train {option} NAME "

@@ -697,10 +697,13 @@ def test_decoding_of_another_task_is_refused(binarised, document_checkpoint):
         ),
         (
             ("window", "sequential"),
-            ["--score-reference", "--lenpen", "0.6", "--lm-weight", "0.5"],
+            [
+                *["--score-reference", "--lenpen", "0.6", "--lm-weight", "0.5"],
+                *["--retain-dropout-modules", "TransformerEncoder"],
+            ],
             (
                 "options without effect with --score-reference: --beam, --max-len-b, --lenpen, "
-                "--lm-weight"
+                "--lm-weight, --retain-dropout-modules"
             ),
         ),
         (

@@ -248,6 +248,16 @@ def test_the_end_of_a_training_that_diverges(capsys, monkeypatch, error, message
     assert capsys.readouterr().err == f"error: {message}; {errors.DIVERGED}\n"
 
 
+def test_errors_in_gradients_are_not_of_options(binarised, tmp_path, monkeypatch):
+    def backward(loss):
+        raise TypeError("unexpected")
+
+    monkeypatch.setattr(torch.Tensor, "backward", backward)
+    with pytest.raises(TypeError) as caught:
+        tiny.train(binarised, tmp_path, *WINDOW, updates=1)
+    assert reason_of(caught.value) is None
+
+
 def test_a_learning_rate_at_which_parameters_overflow(binarised, tmp_path):
     with pytest.raises(UserError, match="gradients are Nan/Inf; training has diverged; lower --lr"):
         tiny.train(binarised, tmp_path / "ck", *WINDOW, "--lr", "1e30", updates=9)

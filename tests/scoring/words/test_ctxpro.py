@@ -118,7 +118,7 @@ def test_translations_in_other_formats(scoring, write, ctxpro):
 @pytest.mark.parametrize("options", [["--separator", "<eos>"], ["--last-sentence", "de"]], ids=str)
 def test_the_last_segment_of_a_document_is_tested(scoring, write, ctxpro, options):
     """Whatever ends the segments before."""
-    texts = ["sie\nx", "x\nich glaube", "geht\nx"]
+    texts = ["oh sie da\nx", "x\nich glaube", "geht\nx"]
     records = [{"doc_id": n, "text": text} for n, text in enumerate(texts)]
     items = write("items", "")
     system = f"x={write('x', json.dumps(records))}"
