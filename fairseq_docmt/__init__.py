@@ -13,7 +13,8 @@ if __name__ != NAME:  # --user-dir is a link of another name; the package itself
     sys.path.append(os.path.dirname(os.path.realpath(__path__[0])))
 
 import fairseq_docmt._standard_streams  # noqa: E402, F401
-from fairseq_docmt.errors import UserError, show_user_errors_plainly  # noqa: E402
+from fairseq_docmt.error_sentences import show_user_errors_plainly  # noqa: E402
+from fairseq_docmt.errors import UserError  # noqa: E402
 
 # If the package is already imported, fairseq compares this path with the absolute --user-dir.
 __path__ = [os.path.abspath(path) for path in __path__]

@@ -26,7 +26,8 @@ from omegaconf import MissingMandatoryValue, OmegaConf, ValidationError
 from fairseq_docmt.checkpoint_file import CheckpointFile, read_translation_model
 from fairseq_docmt.data.sequence_format import MBART25_TASKS, MULTILINGUAL_TASK
 from fairseq_docmt.data.tokenizers import SentencePieces
-from fairseq_docmt.errors import UserError, reason_of, refuse_unknown
+from fairseq_docmt.error_sentences import reason_of
+from fairseq_docmt.errors import UserError, refuse_unknown
 from fairseq_docmt.text_form import TextForm, read_text_forms
 
 #: type of an option -> what a message calls it

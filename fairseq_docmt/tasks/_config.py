@@ -169,6 +169,8 @@ class DocumentTranslationConfig(TranslationConfig):
     # Options of fairseq that are out of range, fail or have no effect; see _option_checks.py.
     update_freq: List[int] = stock("optimization.update_freq", at_least=1)
     lr: List[float] = stock("optimization.lr", at_least=0)
+    required_batch_size_multiple: int = stock("dataset.required_batch_size_multiple", at_least=1)
+    required_seq_len_multiple: int = stock("dataset.required_seq_len_multiple", at_least=1)
     log_interval: int = stock("common.log_interval", at_least=1)
     validate_interval: int = stock("dataset.validate_interval", at_least=1)
     validate_interval_updates: int = stock("dataset.validate_interval_updates", at_least=0)

@@ -41,16 +41,18 @@ def check_precision(cfg) -> None:
 
 
 def check_numbers(cfg) -> None:
-    """Refuse numbers that are not finite, and probabilities, such as dropout, outside of [0, 1].
+    """Refuse numbers that are not finite, probabilities outside of [0, 1], and sizes below 1.
 
     Args:
         cfg: options of the model or criterion.
 
     Raises:
-        UserError: a value is not finite or is outside of [0, 1]; the message names the option.
+        UserError: a value is not finite or out of range; the message names the option.
     """
     options = vars(cfg) if isinstance(cfg, Namespace) else OmegaConf.to_container(cfg)
     for name, value in options.items():
+        if type(value) is int and name.endswith(("_dim", "_positions")) and value < 1:
+            raise UserError(f"{flag(name)} must be at least 1, got {value}")
         if not isinstance(value, float):
             continue
         if name.endswith(("dropout", "label_smoothing")) and not 0 <= value <= 1:

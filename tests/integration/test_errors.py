@@ -1,7 +1,7 @@
 """Error messages for wrong input.
 
-Covers _checkpoint_classes.py, checkpoint_file.py, errors.py, tasks/starts/checkpoints.py,
-tasks/_config.py, tasks/_training_text.py.
+Covers _checkpoint_classes.py, checkpoint_file.py, error_sentences.py, errors.py,
+tasks/starts/checkpoints.py, tasks/_config.py, tasks/_training_text.py.
 """
 
 import functools
@@ -14,8 +14,9 @@ import pytest
 import tiny
 import torch
 
-from fairseq_docmt import errors
-from fairseq_docmt.errors import UserError, reason_of
+from fairseq_docmt import error_sentences, errors
+from fairseq_docmt.error_sentences import reason_of
+from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 
 WINDOW = ["--task", "sliding_window_translation"]
@@ -210,10 +211,10 @@ def test_a_malicious_checkpoint_is_refused_and_runs_nothing(binarised, window_ch
 def test_a_file_that_only_torch_has_read_is_refused_in_one_sentence(capsys, monkeypatch):
     """As in fairseq-validate, which loads the checkpoint before the task exists."""
     monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
-    errors.show_user_errors_plainly()
+    error_sentences.show_user_errors_plainly()
     error = pickle.UnpicklingError("Weights only load failed ...")
     sys.excepthook(pickle.UnpicklingError, error, None)
-    assert capsys.readouterr().err == f"error: {errors.REFUSED}\n"
+    assert capsys.readouterr().err == f"error: {error_sentences.REFUSED}\n"
 
 
 def test_a_file_as_the_folder_of_checkpoints(binarised, tmp_path):
@@ -221,14 +222,16 @@ def test_a_file_as_the_folder_of_checkpoints(binarised, tmp_path):
     with pytest.raises(NotADirectoryError) as error:
         tiny.train(binarised, tmp_path / "file", *WINDOW)
     wanted = f"--save-dir: {tmp_path / 'file' / 'dummy'}: Not a directory; give a folder to write"
-    assert errors.reason_of(error.value).startswith(wanted)
+    assert error_sentences.reason_of(error.value).startswith(wanted)
 
 
 def test_more_examples_than_memory_holds(binarised, tmp_path):
     options = [*WINDOW, "--sentence-data", binarised, "--sentence-ratio", "1e12"]
     with pytest.raises(MemoryError) as error:
         tiny.train(binarised, tmp_path, *options)
-    assert re.match("not enough memory .Unable to allocate.*; give", errors.reason_of(error.value))
+    assert re.match(
+        "not enough memory .Unable to allocate.*; give", error_sentences.reason_of(error.value)
+    )
 
 
 @pytest.mark.parametrize(
@@ -243,7 +246,7 @@ def test_more_examples_than_memory_holds(binarised, tmp_path):
 )
 def test_the_end_of_a_training_that_diverges(capsys, monkeypatch, error, message):
     monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
-    errors.show_user_errors_plainly()
+    error_sentences.show_user_errors_plainly()
     sys.excepthook(FloatingPointError, FloatingPointError(error), None)
     assert capsys.readouterr().err == f"error: {message}; {errors.DIVERGED}\n"
 

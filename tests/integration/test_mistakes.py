@@ -24,7 +24,8 @@ import torch
 from fairseq.data import indexed_dataset
 
 from fairseq_docmt import command_line
-from fairseq_docmt.errors import UserError, reason_of
+from fairseq_docmt.error_sentences import reason_of
+from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 
 NO_PLACE = "%s has no place in validation; leave it out of --eval-bleu-args"
@@ -345,6 +346,53 @@ TRAINING = {
     "a schedule without warm-up": Case(
         BY_OPTIMIZER.format("--lr-scheduler", "float division by zero"),
         [*WINDOWS, *NEW, "--lr-scheduler", "inverse_sqrt", "--warmup-updates", "0"],
+    ),
+    "feed-forward layers of no size": Case(
+        "--decoder-ffn-embed-dim must be at least 1, got 0",
+        [*WINDOWS, *NEW, "--decoder-ffn-embed-dim", "0"],
+    ),
+    "fewer than no positions": Case(
+        "--max-source-positions must be at least 1, got -1",
+        [*WINDOWS, *NEW, "--max-source-positions", "-1"],
+    ),
+    "no multiple of batches": Case(
+        "--required-batch-size-multiple must be at least 1, got 0",
+        [*WINDOWS, *NEW, "--required-batch-size-multiple", "0"],
+    ),
+    "no multiple of lengths": Case(
+        "--required-seq-len-multiple must be at least 1, got 0",
+        [*WINDOWS, *NEW, "--required-seq-len-multiple", "0"],
+    ),
+    "a word for a number": Case(
+        "--max-tokens-valid cannot be x; --help shows what it can be",
+        [*WINDOWS, *NEW, "--max-tokens-valid", "x"],
+    ),
+    "a list for a number": Case(
+        "--max-tokens-valid cannot be []; --help shows what it can be",
+        [*WINDOWS, *NEW, "--max-tokens-valid", "[]"],
+    ),
+    "no update frequency": Case(
+        "--update-freq has no value, which is needed; --help shows what it can be",
+        [*WINDOWS, *NEW, "--update-freq", "[]"],
+    ),
+    "no dictionary of overrides": Case(
+        "--optimizer-overrides must be a dictionary such as \"{'lr': 0.1}\"",
+        [*WINDOWS, *NEW, "--optimizer-overrides", "x"],
+    ),
+    "an unknown metric": Case(
+        (
+            "validation does not compute 'x'; give another --best-checkpoint-metric, such as loss, "
+            "and no negative --max-valid-steps"
+        ),
+        [*WINDOWS, *NEW, "--best-checkpoint-metric", "x"],
+    ),
+    "an absent file of quantization": Case(
+        "nowhere: No such file or directory",
+        [*WINDOWS, *NEW, "--quantization-config-path", "nowhere"],
+    ),
+    "a profile of no GPU": Case(
+        "an option (--profile, --quant-noise-scalar ...) needs a GPU, but torch is for CPUs",
+        [*WINDOWS, *NEW, "--profile"],
     ),
     "a schedule of no updates": Case(
         BY_OPTIMIZER.format("--lr-scheduler", "AssertionError"),

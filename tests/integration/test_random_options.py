@@ -19,7 +19,7 @@ import tiny
 import torch
 from long_tests import LONG, long_but_for
 
-from fairseq_docmt.errors import reason_of
+from fairseq_docmt.error_sentences import reason_of
 
 DOCS = tiny.documents((1, 5, 2, 7), 2)
 ROWS = tiny.rows_of(DOCS)

@@ -16,7 +16,7 @@ from fairseq.optim import AMPOptimizer, FP16Optimizer, MemoryEfficientFP16Optimi
 from long_tests import LONG, long_but_for
 from omegaconf import OmegaConf
 
-from fairseq_docmt import errors
+from fairseq_docmt import error_sentences, errors
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.optim.grouped_adam import GroupedAdam, GroupedAdamConfig, is_new
@@ -184,7 +184,10 @@ def test_resuming_with_other_parameters_is_refused(binarised, tmp_path):
     "options, sentence",
     [
         (["--share-decoder-input-output-embed"], errors.OTHER_PARAMETERS),
-        (["--lr-scheduler", "inverse_sqrt", "--warmup-updates", "2"], errors.OTHER_SCHEDULER),
+        (
+            ["--lr-scheduler", "inverse_sqrt", "--warmup-updates", "2"],
+            error_sentences.OTHER_SCHEDULER,
+        ),
     ],
     ids=["shared embeddings", "schedule"],
 )
@@ -194,8 +197,8 @@ def test_what_an_optimizer_cannot_go_on_with(binarised, tmp_path, options, sente
     tiny.train(binarised, tmp_path, *window, updates=1)
     with pytest.raises((ValueError, KeyError)) as caught:
         tiny.train(binarised, tmp_path, *window, *options, updates=2)
-    assert errors.reason_of(caught.value) == sentence
-    if sentence == errors.OTHER_SCHEDULER:
+    assert error_sentences.reason_of(caught.value) == sentence
+    if sentence == error_sentences.OTHER_SCHEDULER:
         tiny.train(binarised, tmp_path, *window, *options, "--reset-lr-scheduler", updates=2)
 
 
