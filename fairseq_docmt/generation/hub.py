@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 from enum import Enum
 from typing import Callable, List, NamedTuple, Optional, Union, get_args
 
@@ -64,6 +65,8 @@ IN_PLACE = {
     "drafts": "they are translations of a binarised corpus; use fairseq-generate",
     "gold_drafts": "they are references of training; leave it out",
     "task": "it is the task of training; leave it out",
+    "truncate_source": "cut the text before",
+    "upsample_primary": "leave it out",
 }
 
 
@@ -75,7 +78,11 @@ class _Conversion(NamedTuple):
 
 
 def load_hub(
-    checkpoint: Union[str, os.PathLike], data: str, device: str, precision: str, options: dict
+    checkpoint: Union[str, os.PathLike],
+    data: Union[str, os.PathLike],
+    device: str,
+    precision: str,
+    options: dict,
 ) -> hub_utils.GeneratorHubInterface:
     """Load a checkpoint, or several joined by ``:`` as an ensemble.
 
@@ -90,8 +97,10 @@ def load_hub(
         UserError: a file is missing or its training has diverged, or an option is unknown, has no
             effect or contradicts the checkpoint.
     """
-    if not isinstance(checkpoint, (str, os.PathLike)):
-        raise UserError(f"give the path of a checkpoint, not {checkpoint!r:.40}")
+    for what, path in (("a checkpoint", checkpoint), ("the folder of dictionaries", data)):
+        if not isinstance(path, (str, os.PathLike)):
+            raise UserError(f"give the path of {what}, not {path!r:.40}")
+    options = {name: _plain(value) for name, value in options.items()}
     paths = os.fspath(checkpoint).split(os.pathsep)
     files = [read_translation_model(path) for path in paths]
     _refuse_multilingual(files)
@@ -101,11 +110,16 @@ def load_hub(
     refuse_unknown(options, _options_of(files[0]))
     _refuse_without_effect(options)
     _refuse_of_training(options, tasks.TASK_REGISTRY.get(files[0].task))
+    _refuse_tags(options, files[0])
     check_types(options)
-    data = _checked_paths(data or files[0].settings["task"]["data"], options)
+    data = _checked_paths(_plain(data) or files[0].settings["task"]["data"], options)
     hub = _hub(files, data, options)
     _convert_text(hub, data, options)
     return _placed(hub, device, precision)
+
+
+def _plain(value):
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def check_types(options: dict, place: str = "") -> None:
@@ -303,7 +317,13 @@ def _options_of(file: CheckpointFile) -> set:
     for kind in ("tokenizer", "bpe"):
         names.add(kind)
         classes += registry.REGISTRIES[kind]["dataclass_registry"].values()
-    names.update(field.name for one in filter(None, classes) for field in dataclasses.fields(one))
+    found = [field for one in filter(None, classes) for field in dataclasses.fields(one)]
+    names.update(field.name for field in found)
+    for field in found:
+        # A copy of a command's option under another name is none, such as ${interactive.input}.
+        copied = re.fullmatch(r"\$\{\w+\.(\w+)\}", str(field.default))
+        if copied and copied[1] != field.name:
+            names.discard(field.name)
     return names
 
 
@@ -350,6 +370,20 @@ def _refuse_of_training(options: dict, task) -> None:
                 raise UserError(
                     f"{name} has no effect without retain_dropout; give both or neither"
                 )
+
+
+def _refuse_tags(options: dict, file: CheckpointFile) -> None:
+    """Refuse options of language tags for a checkpoint without tags, and those for training.
+
+    Raises:
+        UserError: an option has no effect.
+    """
+    for name in ("tag_languages", "add_language_tags"):
+        if name in options:
+            raise UserError(f"{name} is for training and has no effect here; leave it out")
+    for name in ("language_tags", "source_tag", "target_tag"):
+        if name in options and "language_tags" not in file.task_state:
+            raise UserError(f"{file.path} was trained without language tags; leave {name} out")
 
 
 def without_effect(name: str) -> UserError:

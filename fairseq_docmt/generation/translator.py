@@ -92,7 +92,7 @@ class DocumentTranslator:
     def from_pretrained(
         cls,
         checkpoint: Union[str, os.PathLike],
-        data: str = "",
+        data: Union[str, os.PathLike] = "",
         device: str = "cpu",
         precision: str = "fp32",
         **options,

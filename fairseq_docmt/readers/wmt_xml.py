@@ -29,9 +29,10 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
     If references are read, some documents may lack one; all their segments then count as missing.
 
     Raises:
-        UserError: the file is not valid XML; a document (or, for references, every document) lacks
-            the wanted text; a document has several texts and ``wanted`` does not choose one; two
-            documents or segments have the same id; or only some segments of a document have an id.
+        UserError: the file is not valid XML; text stands outside of segments; a document (or, for
+            references, every document) lacks the wanted text; a document has several texts and
+            ``wanted`` does not choose one; two documents or segments have the same id; or only some
+            segments of a document have an id.
     """
     documents = documents_of(parse(text, path), path)
     found, lacks = [], []
@@ -139,6 +140,11 @@ def _without_text(element, path: str) -> Document:
 
 
 def _rows(text, path: str) -> Iterator[Row]:
+    for outside in text.xpath(".//text()[not(ancestor::seg)][normalize-space()]"):
+        raise UserError(
+            f"{path}, line {text.sourceline}: the {text.tag} has text outside of its segs, "
+            f"{outside.strip()!r:.40}; put it into one"
+        )
     for seg in text.iter("seg"):
         where = f"{path}, line {seg.sourceline}"
         yield Row(where, segment_number(seg.get("id")), "".join(seg.itertext()))

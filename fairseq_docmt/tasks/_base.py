@@ -313,14 +313,16 @@ class DocumentTranslationTask(DocumentDataTask):
         """Build the criterion, and check that it suits the model.
 
         Raises:
-            UserError: the criterion duplicates batch rows although they form documents; it
-                regularizes attention between sentences, but each row is a single sentence or
-                ``--truncate-source`` is given; a number is not finite; a probability is outside of
-                [0, 1]; or an option stored in the checkpoint could execute arbitrary code.
+            UserError: the criterion is not for translation; it duplicates batch rows although they
+                form documents; it regularizes attention between sentences, but each row is a
+                single sentence or ``--truncate-source`` is given; a number is not finite; a
+                probability is outside of [0, 1]; or an option stored in the checkpoint could
+                execute arbitrary code.
         """
         if self.trained:
             check_options(cfg, STORED)
         _option_checks.check_numbers(cfg)
+        _criterion.refuse_criteria_of_others(cfg._name)
         criterion = super().build_criterion(cfg, from_checkpoint)
         if self._rows_form_documents:
             _criterion.refuse_copies_of_rows(criterion)

@@ -3,12 +3,37 @@
 from contextlib import nullcontext
 
 import torch
+from fairseq.criterions import CRITERION_REGISTRY
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairseq_docmt.errors import UserError
 
 #: Up to this length, torch's fused attention in bfloat16 on a CPU is slower than plain products.
 SHORT = 128
+
+
+#: fairseq's criteria for translation
+OF_TRANSLATION = ("cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
+OF_TRANSLATION += ("label_smoothed_cross_entropy_with_alignment",)
+OF_TRANSLATION += ("label_smoothed_cross_entropy_with_rdrop", "vocab_parallel_cross_entropy")
+OF_TRANSLATION += ("latency_augmented_label_smoothed_cross_entropy",)
+
+
+def refuse_criteria_of_others(name: str) -> None:
+    """Refuse fairseq's criteria for speech, language models and other tasks than translation.
+
+    Args:
+        name: value of ``--criterion``.
+
+    Raises:
+        UserError: the criterion is not for translation.
+    """
+    by_fairseq = CRITERION_REGISTRY[name].__module__.startswith("fairseq.")
+    if by_fairseq and name not in OF_TRANSLATION:
+        raise UserError(
+            f"--criterion {name} is not for translation; give label_smoothed_cross_entropy or "
+            "another one"
+        )
 
 
 def refuse_copies_of_rows(criterion) -> None:

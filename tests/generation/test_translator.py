@@ -10,6 +10,7 @@ import doctest
 import pickle
 import re
 import threading
+from pathlib import Path
 
 import pytest
 import tiny
@@ -71,6 +72,11 @@ def test_each_model_of_an_ensemble_limits_windows(binarised, window_checkpoint, 
     both = DocumentTranslator.from_pretrained(ensemble, decoding="window")
     found = [text for document in both.translate(DOCS, beam=3, max_len_b=12) for text in document]
     assert found == [wanted[row] for row in ROWS]
+
+
+def test_paths_of_pathlib(binarised, window_checkpoint):
+    found = DocumentTranslator.from_pretrained(Path(window_checkpoint), data=Path(binarised))
+    assert len(found.translate([["w1 w2"]])) == 1
 
 
 def test_an_ensemble_begins_with_a_document_task(binarised, window_checkpoint, tmp_path):

@@ -347,6 +347,20 @@ TRAINING = {
         BY_OPTIMIZER.format("--lr-scheduler", "float division by zero"),
         [*WINDOWS, *NEW, "--lr-scheduler", "inverse_sqrt", "--warmup-updates", "0"],
     ),
+    "a criterion of speech": Case(
+        (
+            "--criterion ctc is not for translation; give label_smoothed_cross_entropy or another "
+            "one"
+        ),
+        [*WINDOWS, *NEW, "--criterion", "ctc"],
+    ),
+    "a criterion for another wrapper": Case(
+        (
+            "AdaptiveLoss is not compatible with the PyTorch version of DistributedDataParallel. "
+            "Please use `--ddp-backend=legacy_ddp` instead."
+        ),
+        [*WINDOWS, *NEW, "--criterion", "adaptive_loss"],
+    ),
     "feed-forward layers of no size": Case(
         "--decoder-ffn-embed-dim must be at least 1, got 0",
         [*WINDOWS, *NEW, "--decoder-ffn-embed-dim", "0"],
@@ -2027,6 +2041,34 @@ LOADING = {
     "n-best lists": Case(
         "nbest is for fairseq's commands and has no effect here; give it to translate_nbest",
         {"nbest": 2},
+    ),
+    "tags for a model without tags": Case(
+        "{checkpoint} was trained without language tags; leave source_tag out",
+        {"source_tag": "de_DE"},
+    ),
+    "kind of tags for a model without tags": Case(
+        "{checkpoint} was trained without language tags; leave language_tags out",
+        {"language_tags": "mbart50"},
+    ),
+    "languages of tags": Case(
+        "tag_languages is for training and has no effect here; leave it out",
+        {"tag_languages": "de,en"},
+    ),
+    "new tags": Case(
+        "add_language_tags is for training and has no effect here; leave it out",
+        {"add_language_tags": True},
+    ),
+    "cut sentences": Case(
+        "truncate_source is for fairseq's commands and has no effect here; cut the text before",
+        {"truncate_source": True},
+    ),
+    "copies of a corpus": Case(
+        "upsample_primary is for fairseq's commands and has no effect here; leave it out",
+        {"upsample_primary": 2},
+    ),
+    "copy of an option": Case("unknown option input_file; leave it out", {"input_file": "x"}),
+    "no folder of dictionaries": Case(
+        "give the path of the folder of dictionaries, not 3", {"data": 3}
     ),
     "processor": Case(
         "cpu is for fairseq's commands and has no effect here; give the device cpu", {"cpu": True}

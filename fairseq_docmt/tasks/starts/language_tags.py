@@ -109,7 +109,8 @@ class TagOptions(NamedTuple):
         known = f"such as --{side}-tag {close[0].strip('_[]')}" if close else "of those it has"
         raise UserError(
             f"the pre-trained model has no {side} language {language}; give its name for the "
-            f"language, {known}, or add the language with --add-language-tags"
+            f"language, {known}, or add the language with --add-language-tags in the training that "
+            "starts from the pre-trained model"
         )
 
 
@@ -144,7 +145,9 @@ def chosen(cfg, file: Optional[CheckpointFile]) -> Optional[TagOptions]:
             return _none(cfg)
         return _completed(cfg, given, _languages(cfg, {}) or [], pretrained=False)
     if KEY in file.task_state:
-        return adopted(cfg, file.task_state)
+        stored = adopted(cfg, file.task_state)
+        _refuse_other_tags(cfg, stored)
+        return stored
     if OPTIONS_KEY in file.task_state and given is not None:
         raise UserError(f"{file.path} was trained without language tags; leave --language-tags out")
     settings = file.settings.get("task", {})
@@ -188,6 +191,28 @@ def adopted(cfg, task_state: dict) -> TagOptions:
             raise contradiction(name, given, trained)
         own = own._replace(**{field: given})
     return own
+
+
+def _refuse_other_tags(cfg, stored: TagOptions) -> None:
+    """Refuse options that would change the set of tags with which a checkpoint was trained.
+
+    Raises:
+        UserError: ``--tag-languages`` names other languages, or ``--add-language-tags`` is given
+            for a language without a tag.
+    """
+    if cfg.tag_languages:
+        given = [tag_of(stored.kind, each) for each in _given_languages(cfg.tag_languages)]
+        if given != stored.symbols[: len(given)]:
+            raise UserError(
+                "--tag-languages names other languages than those with which the checkpoint was "
+                "trained; leave it out"
+            )
+    tags = {tag_of(stored.kind, each) for each in (stored.source, stored.target)}
+    if cfg.add_language_tags and not tags <= {*stored.symbols}:
+        raise UserError(
+            "--add-language-tags is for the training that starts from a pre-trained model; a model "
+            "trained with tags takes no more languages"
+        )
 
 
 def of_dictionaries(options: TagOptions, src_dict, tgt_dict) -> LanguageTags:

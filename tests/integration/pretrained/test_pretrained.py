@@ -369,10 +369,16 @@ def test_mistakes_in_decoding(data, finetuned, window_checkpoint, binarised):
 
     refused("--language-tags m2m contradicts the checkpoint, .* mbart25; leave", *M2M_TAGS)
     refused("--target-tag xx_XX contradicts the checkpoint", "--target-tag", "xx_XX")
+    refused("--tag-languages names other languages than those", "--tag-languages", "src,tgt")
+    new = ["--add-language-tags", "--override-checkpoint-options", "--target-tag", "zz"]
+    refused("a model trained with tags takes no more languages", *new)
+    refused("has no target language zz; .* starts from the pre-trained", *new[1:])
     refused("has more tokens than the model's 7 source", "--max-source-positions", "7")
     other = {"data": binarised, "checkpoint": window_checkpoint}
     refused("was trained without language tags; leave --language-tags out", *M2M_TAGS, **other)
     refused("--source-tag needs --language-tags", "--source-tag", "src", **other)
+    same = ["--tag-languages", LANGUAGES, "--add-language-tags", "--language-tags", "mbart25"]
+    assert tiny.lines_of(tiny.generate(data / "bin", checkpoint, *SEARCH, *WINDOW, *same))
     both = f"{checkpoint}:{finetuned('m2m', 'window')}"
     refused(
         "symbols, but checkpoint|one ensemble must agree in their language tags: one has mb",

@@ -364,6 +364,13 @@ def test_conversion_keeps_everything(scoring, write, tmp_path, to):
     assert sorted(found) == ["drei x", "eins x", "vier x"]
 
 
+@pytest.mark.parametrize("loose", ["<p>x<seg id='1'>a</seg></p>", "<p><seg id='1'>a</seg></p> x"])
+def test_text_outside_of_the_segments_of_xml_is_refused(write, loose):
+    text = f"<dataset>\n<doc id='a'>\n<hyp system='S'>\n{loose}\n</hyp></doc></dataset>"
+    with pytest.raises(UserError, match="line 3: the hyp has text outside of its segs, 'x'; put"):
+        read_input(write("x.xml", text), "system")
+
+
 def test_entities_of_xml_are_refused(scoring, write, tmp_path):
     """A file must not read others, or grow without end; what is not expanded is no text."""
     secret, out = write("secret", "secret"), tmp_path / "o"
