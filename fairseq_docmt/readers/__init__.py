@@ -67,7 +67,7 @@ def read_input(
             extremely long; the file has several texts and none is chosen, or lacks the chosen one;
             or it is an output of ``fairseq-generate``, but a source or reference is wanted.
     """
-    path, chosen = with_selection(path)
+    path, chosen = with_selection(os.fspath(path))
     fields = _fields(chosen, path)
     wanted = records.Wanted(role, name, None if fields else chosen, fields, by)
     text = read_text(path)

@@ -22,7 +22,7 @@ from fairseq_docmt.generation.sequence_generator import (
     DocumentGenerator,
     DocumentGeneratorWithAlignment,
 )
-from fairseq_docmt.models.base import name_of
+from fairseq_docmt.models.base import COMMA_SEPARATED, name_of
 from fairseq_docmt.models.interface import (
     complete_in_place,
     is_document_recurrent,
@@ -283,6 +283,11 @@ class DocumentTranslationTask(DocumentDataTask):
         if not from_checkpoint:
             _option_checks.check_numbers(cfg)
             complete_in_place(cfg, self.cfg)
+            for (
+                name
+            ) in COMMA_SEPARATED:  # fairseq's transformer splits them, although they are lists
+                if isinstance(getattr(cfg, name, None), list):
+                    setattr(cfg, name, ",".join(map(str, getattr(cfg, name))))
             embeddings.check_embeddings(self, cfg)
             _option_checks.report_of_start(self, cfg)
         if self.cfg.eval_bleu:

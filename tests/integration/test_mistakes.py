@@ -347,6 +347,11 @@ TRAINING = {
         BY_OPTIMIZER.format("--lr-scheduler", "float division by zero"),
         [*WINDOWS, *NEW, "--lr-scheduler", "inverse_sqrt", "--warmup-updates", "0"],
     ),
+    "layers to keep of context layers": Case(
+        "--decoder-layers-to-keep is not supported by g_transformer; leave it out",
+        [*WINDOWS, *NEW, "--decoder-layers-to-keep", "0"],
+        model=tiny.group(),
+    ),
     "a criterion of speech": Case(
         (
             "--criterion ctc is not for translation; give label_smoothed_cross_entropy or another "

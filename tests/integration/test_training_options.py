@@ -302,3 +302,23 @@ def test_sentence_pairs_with_swapped_sides_are_noted(binarised, tmp_path, caplog
     tiny.train(binarised, tmp_path / "a", *again, updates=2)
     changed = "goes on with other files of --sentence-data than before, which changed: train.src-"
     assert changed in caplog.text
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_layers_of_a_stock_transformer_are_kept(binarised, tmp_path, side):
+    """fairseq reads the option as a list, and then splits it at commas."""
+    model = [*tiny.MODEL, f"--{side}-layers", "3", f"--{side}-layers-to-keep", "0,2"]
+    path = tiny.train(binarised, tmp_path, *WINDOWS, updates=1, model=model)
+    found = {name.split(".")[2] for name in tiny.weights(path) if f"{side}.layers" in name}
+    assert found == {"0", "1"}
+
+
+def test_a_training_resumed_without_the_state_of_the_optimizer(binarised, tmp_path, caplog):
+    options = [*WINDOWS, "--no-save-optimizer-state"]
+    tiny.train(binarised, tmp_path, *options, updates=2)
+    assert "has no state of the optimizer" not in caplog.text
+    tiny.train(binarised, tmp_path, *options, updates=3)
+    sentence = f"{tmp_path}/checkpoint_last.pt has no state of the optimizer"
+    assert [record.levelname for record in caplog.records if sentence in record.message] == [
+        "WARNING"
+    ]

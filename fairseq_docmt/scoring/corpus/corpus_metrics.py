@@ -155,8 +155,16 @@ def corpus_metrics(
         The result of each metric.
 
     Raises:
-        UserError: a metric needs a package or a model that is not installed.
+        UserError: a metric or a test is unknown, or a metric needs a package or a model that is not
+            installed.
     """
+    for kind, names, known in (
+        ("metric", metrics, METRICS),
+        ("test", tests, (*significance.PAIRED_TESTS, "sign")),
+    ):
+        for name in names:
+            if name not in known:
+                raise UserError(f"unknown {kind} {name!r}; give {', '.join(known)}")
     return [_one_metric(translations, METRICS[m], tests, options, samples) for m in metrics]
 
 

@@ -204,6 +204,12 @@ def start_of_training(task) -> Optional[Start]:
         )
     start.file.refuse_diverged()
     task.use_tags(language_tags.chosen(cfg, start.file))
+    if resumes and not start.file.updates:
+        logger.warning(
+            "%s has no state of the optimizer (--no-save-optimizer-state): training goes on from "
+            "its parameters, but the optimizer, the schedule and the number of updates begin anew",
+            path,
+        )
     if resumes:
         _refuse_other_languages(start.file, task)
     else:

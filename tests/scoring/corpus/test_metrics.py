@@ -409,3 +409,15 @@ def test_processes_that_share_the_work_find_the_same(scoring, write):
 def test_a_killed_process_is_reported():
     with pytest.raises(UserError, match="a process was killed"):
         forked_map(os._exit, [1, 2])
+
+
+@pytest.mark.parametrize(
+    "metrics, tests, message",
+    [
+        (["bleu"], [], "unknown metric 'bleu'; give s-bleu, "),
+        (["s-bleu"], ["t-test"], "unknown test 't-test'; give bootstrap, randomisation, sign$"),
+    ],
+)
+def test_unknown_names_in_python(metrics, tests, message):
+    with pytest.raises(UserError, match=message):
+        corpus_metrics.corpus_metrics(None, metrics, tests)

@@ -6,6 +6,7 @@ readers/wmt_xml.py.
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -306,6 +307,10 @@ def test_a_pipe_is_read_once(scoring, pipe, tmp_path):
         assert "1 segments" in scoring("convert", pipe(text), f"--{name}", pipe(text), "--out", out)
     arguments = ["--metrics", "s-bleu", "--reference", pipe(text), f"x={pipe(text)}"]
     assert "100.00" in scoring("metrics", *arguments)
+
+
+def test_paths_of_pathlib(write):
+    assert read_input(Path(write("s", "a\nb\n")), "system").lines == ["a", "b"]
 
 
 def test_thousands_of_digits_are_a_name(scoring, write, tmp_path):
