@@ -75,7 +75,9 @@ def test_each_model_of_an_ensemble_limits_windows(binarised, window_checkpoint, 
 
 
 def test_paths_of_pathlib(binarised, window_checkpoint):
-    found = DocumentTranslator.from_pretrained(Path(window_checkpoint), data=Path(binarised))
+    found = DocumentTranslator.from_pretrained(
+        Path(window_checkpoint), data=Path(binarised), user_dir=Path(tiny.USER_DIR)
+    )
     assert len(found.translate([["w1 w2"]])) == 1
 
 

@@ -18,6 +18,7 @@ from fairseq_docmt import error_sentences, errors
 from fairseq_docmt.error_sentences import reason_of
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
+from fairseq_docmt.tasks.sliding_window_translation import SlidingWindowTranslationTask
 
 WINDOW = ["--task", "sliding_window_translation"]
 
@@ -251,12 +252,20 @@ def test_the_end_of_a_training_that_diverges(capsys, monkeypatch, error, message
     assert capsys.readouterr().err == f"error: {message}; {errors.DIVERGED}\n"
 
 
-def test_errors_in_gradients_are_not_of_options(binarised, tmp_path, monkeypatch):
-    def backward(loss):
-        raise TypeError("unexpected")
+@pytest.mark.parametrize(
+    "place, name, kind",
+    [
+        (torch.Tensor, "backward", TypeError),
+        (SlidingWindowTranslationTask, "valid_step", KeyError),
+        (SlidingWindowTranslationTask, "valid_step", FileNotFoundError),
+    ],
+)
+def test_unexpected_errors_are_not_of_options(binarised, tmp_path, monkeypatch, place, name, kind):
+    def fails(*args):
+        raise kind(2, "unexpected", "file")
 
-    monkeypatch.setattr(torch.Tensor, "backward", backward)
-    with pytest.raises(TypeError) as caught:
+    monkeypatch.setattr(place, name, fails)
+    with pytest.raises(kind) as caught:
         tiny.train(binarised, tmp_path, *WINDOW, updates=1)
     assert reason_of(caught.value) is None
 

@@ -319,6 +319,7 @@ def test_a_training_resumed_without_the_state_of_the_optimizer(binarised, tmp_pa
     assert "has no state of the optimizer" not in caplog.text
     tiny.train(binarised, tmp_path, *options, updates=3)
     sentence = f"{tmp_path}/checkpoint_last.pt has no state of the optimizer"
-    assert [record.levelname for record in caplog.records if sentence in record.message] == [
-        "WARNING"
-    ]
+    start = ["--finetune-from-model", str(tmp_path / "checkpoint_last.pt")]
+    tiny.train(binarised, tmp_path / "new", *WINDOWS, *start, updates=1)
+    found = [record.levelname for record in caplog.records if sentence in record.message]
+    assert found == ["WARNING"]

@@ -360,6 +360,14 @@ def test_another_dictionary(binarised, stock, tmp_path):
         tiny.train(binarised, tmp_path, *start, updates=1, model=M2M)
 
 
+def test_tags_of_training_are_taken_in_python(finetuned):
+    given = {"language_tags": "m2m", "source_tag": "src", "target_tag": "tgt"}
+    translator = DocumentTranslator.from_pretrained(str(finetuned("m2m", "window")), **given)
+    assert len(translator.translate([TEST[0]], beam=1)[0]) == len(TEST[0])
+    with pytest.raises(UserError, match="--target-tag yy_YY contradicts the checkpoint"):
+        DocumentTranslator.from_pretrained(str(finetuned("m2m", "window")), target_tag="yy_YY")
+
+
 def test_mistakes_in_decoding(data, finetuned, window_checkpoint, binarised):
     checkpoint = finetuned("mbart25", "window")
 

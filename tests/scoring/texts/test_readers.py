@@ -374,6 +374,8 @@ def test_text_outside_of_the_segments_of_xml_is_refused(write, loose):
     text = f"<dataset>\n<doc id='a'>\n<hyp system='S'>\n{loose}\n</hyp></doc></dataset>"
     with pytest.raises(UserError, match="line 3: the hyp has text outside of its segs, 'x'; put"):
         read_input(write("x.xml", text), "system")
+    text = text.replace(loose, "<p><seg id='1'>a <b>bold</b> word</seg></p>")
+    assert read_input(write("x.xml", text), "system").documents[0].segments == ["a bold word"]
 
 
 def test_entities_of_xml_are_refused(scoring, write, tmp_path):
