@@ -100,7 +100,6 @@ def load_hub(
     for what, path in (("a checkpoint", checkpoint), ("the folder of dictionaries", data)):
         if not isinstance(path, (str, os.PathLike)):
             raise UserError(f"give the path of {what}, not {path!r:.40}")
-    options = {name: _plain(value) for name, value in options.items()}
     paths = os.fspath(checkpoint).split(os.pathsep)
     files = [read_translation_model(path) for path in paths]
     _refuse_multilingual(files)
@@ -112,14 +111,10 @@ def load_hub(
     _refuse_of_training(options, tasks.TASK_REGISTRY.get(files[0].task))
     _refuse_tags(options, files[0])
     check_types(options)
-    data = _checked_paths(_plain(data) or files[0].settings["task"]["data"], options)
+    data = _checked_paths(os.fspath(data) or files[0].settings["task"]["data"], options)
     hub = _hub(files, data, options)
     _convert_text(hub, data, options)
     return _placed(hub, device, precision)
-
-
-def _plain(value):
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def check_types(options: dict, place: str = "") -> None:

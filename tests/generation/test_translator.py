@@ -74,10 +74,11 @@ def test_each_model_of_an_ensemble_limits_windows(binarised, window_checkpoint, 
     assert found == [wanted[row] for row in ROWS]
 
 
-def test_paths_of_pathlib(binarised, window_checkpoint):
-    found = DocumentTranslator.from_pretrained(
-        Path(window_checkpoint), data=Path(binarised), user_dir=Path(tiny.USER_DIR)
-    )
+def test_paths_of_pathlib(binarised, window_checkpoint, tmp_path):
+    (tmp_path / "codes").write_text("#version: 0.2\nw 1</w>\n")
+    codes = {"bpe": "subword_nmt", "bpe_codes": tmp_path / "codes"}
+    checkpoint, data = Path(window_checkpoint), Path(binarised)
+    found = DocumentTranslator.from_pretrained(checkpoint, data=data, **codes)
     assert len(found.translate([["w1 w2"]])) == 1
 
 
