@@ -182,6 +182,7 @@ def test_full_documents(binarised, checkpoint, decoding):
     check_documents(binarised, [checkpoint], decoding)
 
 
+@pytest.mark.long
 @torch.no_grad()
 def test_full_documents_by_an_ensemble(
     binarised, window_attention_document_checkpoint, document_checkpoint

@@ -138,6 +138,7 @@ def test_a_given_dictionary_is_used_as_it_comes(raw, prepared, capsys):
         assert data[0].tolist() == [*map(dictionary.index, words), dictionary.eos()]
 
 
+@pytest.mark.long
 def test_separate_models_and_workers(raw):
     options = ["--subword", "sentencepiece", "--vocabulary-size", "300", "--separate-bpe"]
     one = run(raw, *options, out="one")
