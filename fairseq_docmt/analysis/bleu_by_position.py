@@ -6,9 +6,9 @@ r"""Compute BLEU by the position of sentences in their documents.
 Feng et al. (2022), section 5.2 and figure 3, ask whether later sentences, which have more context,
 are translated better.  The inputs are outputs of ``fairseq-generate`` for documents; gaps in their
 line numbers are document boundaries, so a line that is lost within a document is taken for its end:
-compare the printed number of documents with the test set's.  Each score is corpus BLEU (sacreBLEU)
-over all sentences of a range of ten positions; the paper averages scores of single positions.  The
-plot shows the difference from the first system.
+compare the printed numbers of sentences and documents with the test set's.  Each score is corpus
+BLEU (sacreBLEU) over all sentences of a range of ten positions; the paper averages scores of single
+positions.  The plot shows the difference from the first system.
 """
 
 import argparse
