@@ -36,7 +36,7 @@ def one_set(kind, documents):
     "documents, message",
     [
         ([("a", [1, 2]), ("b", [1])], None),
-        ([("b", [1]), ("a", [1, 2])], "document 1 has 2 segments"),
+        ([("b", [1]), ("a", [1, 2])], "document number 1 has 2 segments"),
         ([("a", [1, 2]), ("c", [1])], "document b of .*/s is c in .*/t; give the two sides of the"),
         ([("a", [2, 1]), ("b", [1])], "document a: segment 1 of .*/s is 2 in .*/t; give the two"),
     ],
