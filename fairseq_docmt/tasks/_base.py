@@ -283,9 +283,8 @@ class DocumentTranslationTask(DocumentDataTask):
         if not from_checkpoint:
             _option_checks.check_numbers(cfg)
             complete_in_place(cfg, self.cfg)
-            for (
-                name
-            ) in COMMA_SEPARATED:  # fairseq's transformer splits them, although they are lists
+            # fairseq's transformer splits them at commas, although its parser makes lists.
+            for name in COMMA_SEPARATED:
                 if isinstance(getattr(cfg, name, None), list):
                     setattr(cfg, name, ",".join(map(str, getattr(cfg, name))))
             embeddings.check_embeddings(self, cfg)
