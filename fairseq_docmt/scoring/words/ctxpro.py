@@ -328,7 +328,7 @@ def read_system(path: str, set_name: str, items: int, between: Optional[str]) ->
     text = read_input(path, "system")
     if isinstance(text, Documents):
         documents = [
-            document.segments[-1] if between is None else between.join(document.segments)
+            "".join(document.segments[-1:]) if between is None else between.join(document.segments)
             for document in text.documents
         ]
         segments = [segment for document in text.documents for segment in document.segments]

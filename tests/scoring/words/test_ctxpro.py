@@ -125,6 +125,9 @@ def test_the_last_segment_of_a_document_is_tested(scoring, write, ctxpro, option
     scoring("ctxpro", ctxpro, system, "--items", items, *options)
     found = [json.loads(line)["correct"]["x"] for line in open(items)]
     assert found == [False, True, False]
+    records[0]["text"] = ""  # no segment at all
+    scoring("ctxpro", ctxpro, f"x={write('x', json.dumps(records))}", "--items", items, *options)
+    assert [json.loads(line)["correct"]["x"] for line in open(items)] == found
 
 
 def test_intervals_and_differences(scoring, write):
