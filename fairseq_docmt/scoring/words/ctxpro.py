@@ -315,6 +315,8 @@ def language_of(args: argparse.Namespace, kind: str) -> Optional[str]:
 def read_system(path: str, set_name: str, items: int, between: Optional[str]) -> List[str]:
     """Read one system's translation of each item of a test set.
 
+    Documents whose ids count from 0 or 1 are put into the order of these numbers.
+
     Args:
         path: file of the system.
         set_name: file of the test set, for messages.
@@ -327,11 +329,15 @@ def read_system(path: str, set_name: str, items: int, between: Optional[str]) ->
     """
     text = read_input(path, "system")
     if isinstance(text, Documents):
+        in_order = sorted(text.documents, key=lambda document: numbers_first(document.id))
+        ids = [document.id for document in in_order]
+        counted = [[str(first + n) for n in range(len(ids))] for first in (0, 1)]
+        each = in_order if ids in counted else text.documents
         documents = [
             "".join(document.segments[-1:]) if between is None else between.join(document.segments)
-            for document in text.documents
+            for document in each
         ]
-        segments = [segment for document in text.documents for segment in document.segments]
+        segments = [segment for document in each for segment in document.segments]
         text = Lines(path, documents if len(documents) == items else segments)
     if isinstance(text, Output) and text.hypotheses.keys() == set(range(items)):
         return [text.hypotheses[number] for number in range(items)]

@@ -115,6 +115,19 @@ def test_translations_in_other_formats(scoring, write, ctxpro):
         scoring("ctxpro", ctxpro, f"x={write('x', json.dumps(many[1:]))}")
 
 
+@pytest.mark.parametrize("first", [0, 1, 5])
+def test_documents_are_sorted_by_ids_that_count(scoring, write, ctxpro, first):
+    """As are the numbers of an output; other ids may be in any order."""
+    texts = ["x", "ich glaube", "Sie"] + ["x"] * 9
+    ids = [2, 1, 0, *range(3, 12)]
+    items = write("a.json", json.dumps(CTXPRO + [CTXPRO[0]] * 9))
+    records = [{"doc_id": first + n, "text": text} for n, text in zip(ids, texts)]
+    system = write("x", "".join(json.dumps(record) + chr(10) for record in records))
+    printed = scoring("ctxpro", items, f"x={system}", "--separator", "<eos>")
+    right = "16.7" if first < 2 else "8.3"
+    assert ["all", "12", right] in [line.split() for line in printed.splitlines()]
+
+
 @pytest.mark.parametrize("options", [["--separator", "<eos>"], ["--last-sentence", "de"]], ids=str)
 def test_the_last_segment_of_a_document_is_tested(scoring, write, ctxpro, options):
     """Whatever ends the segments before."""
