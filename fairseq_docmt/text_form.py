@@ -69,11 +69,18 @@ class TextForm(NamedTuple):
         Raises:
             UserError: the truecasing model is invalid.
         """
-        cut = _TOKENIZERS[self.tokenizer](language)
-        if not self.truecaser:
-            return cut
-        truecase = _truecaser(self.truecaser)
+        cut, truecase = _TOKENIZERS[self.tokenizer](language), self.truecase()
         return lambda sentence: truecase(cut(sentence))
+
+    def truecase(self) -> Callable[[str], str]:
+        """Return a function that truecases a tokenized sentence.
+
+        Without a truecasing model, the function returns the sentence unchanged.
+
+        Raises:
+            UserError: the truecasing model is invalid.
+        """
+        return _truecaser(self.truecaser) if self.truecaser else str
 
     def detokenize(self, language: str) -> Callable[[str], str]:
         """Return a function that turns a tokenized sentence into raw text.

@@ -1,6 +1,7 @@
-"""Tokenizers for fairseq: ``--tokenizer jieba``, and ``--bpe sentencepiece`` with clear errors."""
+"""Tokenizers for fairseq: ``jieba``, truecasing, and ``sentencepiece`` with clear errors."""
 
 from dataclasses import dataclass, field
+from typing import Callable
 
 from fairseq.data.encoders import register_tokenizer
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE
@@ -28,6 +29,26 @@ class SentencePieces(SentencepieceBPE):
     def decode(self, x: str) -> str:
         """Join SentencePiece tokens, separated by spaces, into text."""
         return join_pieces(x)
+
+
+class TruecasingTokenizer:
+    """Tokenizer of fairseq that also truecases what it tokenizes; fairseq has no truecaser.
+
+    Args:
+        tokenizer: what ``--tokenizer`` has built.
+        truecase: function from a tokenized sentence to a truecased one.
+    """
+
+    def __init__(self, tokenizer, truecase: Callable[[str], str]):
+        self._tokenizer, self._truecase = tokenizer, truecase
+
+    def encode(self, x: str) -> str:
+        """Tokenize and truecase raw source text."""
+        return self._truecase(self._tokenizer.encode(x))
+
+    def decode(self, x: str) -> str:
+        """Detokenize target text, whose case stays as it is."""
+        return self._tokenizer.decode(x)
 
 
 @dataclass

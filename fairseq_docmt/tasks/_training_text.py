@@ -3,16 +3,16 @@
 import hashlib
 import logging
 import os
-from typing import Optional, Sequence
+from typing import Dict, Optional, Sequence
 
 from fairseq import utils
 from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import MissingMandatoryValue
 
-from fairseq_docmt.bleu import SUBWORD, sign_in
+from fairseq_docmt.bleu import ENTITY, SUBWORD, sign_in
 from fairseq_docmt.data import add_document_symbols
-from fairseq_docmt.data.tokenizers import SentencePieces
+from fairseq_docmt.data.tokenizers import SentencePieces, TruecasingTokenizer
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.symbols import DOCUMENT_SYMBOLS, complaint
 from fairseq_docmt.text_form import (
@@ -44,8 +44,7 @@ def describe(cfg, src_dict: Dictionary, tgt_dict: Dictionary) -> dict:
         UserError: the description of the preprocessing in the data folder is damaged, or names a
             model that is missing.
     """
-    folder = utils.split_paths(cfg.data)[0] if cfg.data else ""
-    forms = read_text_forms(folder)
+    forms = _forms_in_folder(cfg)
     both = cfg.source_lang in forms and cfg.target_lang in forms
     return {
         "languages": [cfg.source_lang, cfg.target_lang],
@@ -54,6 +53,10 @@ def describe(cfg, src_dict: Dictionary, tgt_dict: Dictionary) -> dict:
         if both
         else None,
     }
+
+
+def _forms_in_folder(cfg) -> Dict[str, TextForm]:
+    return read_text_forms(utils.split_paths(cfg.data)[0] if cfg.data else "")
 
 
 def checksum_of_words(dictionary: Dictionary) -> str:
@@ -135,33 +138,58 @@ class TextOptions:
         self.text = "source text" if typed else "text"
 
     def report_missing(
-        self, tokenizer: Optional[str], bpe: Optional[str], lines: Sequence[str] = ()
+        self,
+        tokenizer: Optional[str],
+        bpe: Optional[str],
+        lines: Sequence[str] = (),
+        truecases: bool = True,
     ) -> None:
-        """Warn if input lines need preprocessing that ``--tokenizer`` and ``--bpe`` do not do.
+        """Warn if ``--tokenizer`` and ``--bpe`` do less or more than input lines need.
 
         Args:
             tokenizer, bpe: values of the options; None for an option that is not given.
             lines: first lines of the input.  With subwords, they have all of the preprocessing.
+            truecases: whether the tokenizer truecases text if the training text was truecased.
         """
         form = self.forms[0] if self.forms else {}
         kinds = [kind for kind, key in SUBWORDS.items() if form.get(key)]
-        if kinds and not bpe and sign_in(lines, SUBWORD):
+        if not (tokenizer or bpe) and kinds and sign_in(lines, SUBWORD):
             return
-        forms, options = [], []
+        forms, fixes = [], []
         if not tokenizer and form.get("tokenizer", "none") != "none":
             forms.append(f"tokenized with {form['tokenizer']}")
-            options.append(f"--tokenizer {form['tokenizer']}")
-        if form.get("truecaser"):
+            fixes.append(f"--tokenizer {form['tokenizer']}")
+        if form.get("truecaser") and not (tokenizer and truecases):
             forms.append("truecased")
+            if not truecases:
+                fixes.append("the data folder of training")
+            elif not fixes:
+                fixes.append("--tokenizer space")
         if not bpe and kinds:
             forms.append("split into subwords")
-            options.append(f"--bpe {kinds[0]}")
+            fixes.append(f"--bpe {kinds[0]}")
         if forms:
             logger.warning(
-                "the text of the checkpoint is %s; give lines in this form "
-                "(data_prep/apply_form.py makes them)%s",
+                "the text of the checkpoint is %s; give %s, or, without --tokenizer and --bpe, "
+                "lines in this form (data_prep/apply_form.py makes them)",
                 ", ".join(forms),
-                f", or {' and '.join(options)}" if options else "",
+                " and ".join(fixes),
+            )
+        self._report_repeated(tokenizer, bpe, lines)
+
+    @staticmethod
+    def _report_repeated(tokenizer: Optional[str], bpe: Optional[str], lines: Sequence[str]):
+        """Warn if lines look as if ``--tokenizer`` or ``--bpe`` had been applied to them before."""
+        entity = sign_in(lines, ENTITY) if tokenizer == "moses" else None
+        subword = sign_in(lines, SUBWORD) if bpe else None
+        if entity or subword:
+            option, sign = ("--bpe", subword) if subword else ("--tokenizer", entity)
+            logger.warning(
+                "the input has %s, as if %s had been applied to it before, and it is applied "
+                "again; give raw text, or leave --tokenizer and --bpe out and give lines that "
+                "data_prep/apply_form.py has made",
+                sign,
+                option,
             )
 
     def check_tokenizer(self, name: Optional[str]) -> None:
@@ -252,7 +280,7 @@ class PreparedTextTask(TranslationTask):
         super().__init__(cfg, src_dict, tgt_dict)
         self._tokenizer_name: Optional[str] = None
         self._bpe_name: Optional[str] = None
-        self._reports_form = False
+        self._reports_form = self._truecases = False
         self.training_text = describe(cfg, src_dict, tgt_dict)
         self.state.merge_state_dict({KEY: self.training_text})
 
@@ -294,12 +322,20 @@ class PreparedTextTask(TranslationTask):
     def build_tokenizer(self, args):
         """Build the tokenizer, which must be that of the training text.
 
+        If the source text in the data folder was truecased, it truecases text too.
+
         Raises:
-            UserError: the training text was tokenized differently.
+            UserError: the training text was tokenized differently, or the truecasing model is
+                invalid.
         """
         self._tokenizer_name = getattr(args, "_name", None)
         self._text_options().check_tokenizer(self._tokenizer_name)
-        return super().build_tokenizer(args)
+        tokenizer = super().build_tokenizer(args)
+        form = _forms_in_folder(self.cfg).get(self.cfg.source_lang)
+        self._truecases = bool(form and form.truecaser)
+        if not tokenizer or not self._truecases:
+            return tokenizer
+        return TruecasingTokenizer(tokenizer, form.truecase())
 
     def build_bpe(self, args):
         """Build the subword encoder, which must be that of the training text.
@@ -335,20 +371,24 @@ class PreparedTextTask(TranslationTask):
     def report_missing_options(self, tokenizer: Optional[str], bpe: Optional[str]) -> None:
         """Warn if input lines need preprocessing that ``--tokenizer`` and ``--bpe`` do not do.
 
+        The data folder does not describe its preprocessing.
+
         Args:
             tokenizer, bpe: values of the options; None for an option that is not given.
         """
-        self._text_options().report_missing(tokenizer, bpe)
+        self._text_options().report_missing(tokenizer, bpe, truecases=False)
 
     def report_form(self, lines: Sequence[str]) -> None:
-        """Warn if the input of fairseq-interactive needs preprocessing that its options do not do.
+        """Warn if the options of fairseq-interactive do less or more than its input needs.
 
         Args:
             lines: first lines of the input; there is no further warning of later lines.
         """
         if self._reports_form:
             self._reports_form = False
-            self._text_options().report_missing(self._tokenizer_name, self._bpe_name, lines)
+            self._text_options().report_missing(
+                self._tokenizer_name, self._bpe_name, lines, self._truecases
+            )
 
     def _text_options(self) -> TextOptions:
         stored = getattr(self.state, KEY)

@@ -17,7 +17,7 @@ from sacremoses import MosesTruecaser
 from fairseq_docmt import command_line
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
-from fairseq_docmt.tasks._training_text import refuse_other_text
+from fairseq_docmt.tasks._training_text import TextOptions, refuse_other_text
 from fairseq_docmt.text_form import TextForm, read_text_forms
 
 WINDOW = ["--task", "sliding_window_translation"]
@@ -108,28 +108,81 @@ def test_python_takes_and_returns_raw_text(prepared, checkpoint):
     assert all(line == line[0].upper() + line[1:] for line in lines)
 
 
-FORM = "the text of the checkpoint is {}; give lines in this form (data_prep/apply_form.py makes "
-FORM += "them)"
+FORM = "the text of the checkpoint is {}; give {}, or, without --tokenizer and --bpe, lines in "
+FORM += "this form (data_prep/apply_form.py makes them)"
+LANGUAGES = ["--source-lang", "de", "--target-lang", "en"]
+TOKENIZER, BPE = ["--tokenizer", "moses"], ["--bpe", "subword_nmt"]
 LACKING = {
-    "nothing": ([], "tokenized with moses, truecased, split into subwords"),
-    "no BPE": (["--tokenizer", "moses"], "truecased, split into subwords"),
-    "no truecaser": (["--tokenizer", "moses", "--bpe", "subword_nmt"], "truecased"),
-}
-FIX = {
-    "nothing": ", or --tokenizer moses and --bpe subword_nmt",
-    "no BPE": ", or --bpe subword_nmt",
+    "nothing": (
+        [],
+        "tokenized with moses, truecased, split into subwords",
+        "--tokenizer moses and --bpe subword_nmt",
+    ),
+    "no BPE": (TOKENIZER, "split into subwords", "--bpe subword_nmt"),
+    "no tokenizer": (BPE, "tokenized with moses, truecased", "--tokenizer moses"),
 }
 
 
 @pytest.mark.parametrize("name", LACKING)
 def test_typed_text_in_another_form_than_that_of_training(prepared, checkpoint, caplog, name):
-    """fairseq-interactive says what it does not do with the lines; fairseq has no truecaser."""
-    options, lacking = LACKING[name]
-    languages = ["--source-lang", "de", "--target-lang", "en"]
+    """fairseq-interactive says what it does not do with the lines."""
+    options, *lacking = LACKING[name]
     codes = ["--bpe-codes", str(prepared / "codes")] if "--bpe" in options else []
-    arguments = [*WINDOW, *languages, *options, *codes, "--buffer-size", "1"]
+    arguments = [*WINDOW, *LANGUAGES, *options, *codes, "--buffer-size", "1"]
     tiny.interactive(prepared / "bin", checkpoint, ["Das Haus", "Das"], *arguments)
-    assert caplog.messages.count(FORM.format(lacking) + FIX.get(name, "")) == 1
+    assert [text for text in caplog.messages if "the text of the" in text] == [
+        FORM.format(*lacking)
+    ]
+
+
+def test_typed_text_is_truecased(prepared, checkpoint, caplog, tmp_path):
+    """By --tokenizer, though fairseq has no truecaser, if the data folder has its model."""
+    codes = ["--bpe-codes", str(prepared / "codes")]
+    options = [*WINDOW, *LANGUAGES, *TOKENIZER, *BPE, *codes]
+    raw = (prepared / "text/raw/test.de").read_text(encoding="utf-8").splitlines()
+    typed = tiny.interactive(prepared / "bin", checkpoint, raw, *options, "--buffer-size", "99")
+    plain = tiny.generate(prepared / "bin", checkpoint, *options)
+    cut = (prepared / "text/subwords/test.de").read_text(encoding="utf-8").splitlines()
+    assert [*tiny.lines_of(typed, "S").values()] == cut
+    for kind in "HD":
+        found, wanted = tiny.lines_of(typed, kind), tiny.lines_of(plain, kind)
+        assert {number: text for number, text in found.items() if text} == wanted
+    assert not [text for text in caplog.messages if "without --tokenizer" in text]
+    for name in ("dict.de.txt", "dict.en.txt"):
+        (tmp_path / name).write_text((prepared / "bin" / name).read_text())
+    tiny.interactive(tmp_path, checkpoint, ["Das Haus"], *options)
+    assert FORM.format("truecased", "the data folder of training") in caplog.messages
+
+
+def test_truecased_text_without_a_tokenizer(caplog):
+    """``--tokenizer space`` leaves the truecasing."""
+    form = {"tokenizer": "none", "truecaser": "checksum", "bpe_codes": None}
+    options = TextOptions({"forms": [form, form]}, typed=True)
+    options.report_missing("space", None)
+    assert not caplog.messages
+    options.report_missing(None, None)
+    assert caplog.messages == [FORM.format("truecased", "--tokenizer space")]
+
+
+REPEATED = {
+    "tokenized": ("ist &apos;s groß ?", "&apos;", "--tokenizer"),
+    "subwords": ("das Ha@@ us", "Ha@@", "--bpe"),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_typed_text_that_is_prepared_already(prepared, checkpoint, caplog, name):
+    """Moses writes ``&amp;apos;`` for ``&apos;``."""
+    line, sign, option = REPEATED[name]
+    codes = ["--bpe-codes", str(prepared / "codes")]
+    options = [*WINDOW, *LANGUAGES, *TOKENIZER, *BPE, *codes, "--buffer-size", "1"]
+    tiny.interactive(prepared / "bin", checkpoint, [line, line], *options)
+    said = [text for text in caplog.messages if "applied to it before" in text]
+    assert len(said) == 1
+    assert said[0].startswith(f"the input has {sign}, as if {option} had been applied to it before")
+    caplog.clear()
+    tiny.interactive(prepared / "bin", checkpoint, ["Das Haus", "Das"], *options)
+    assert not [text for text in caplog.messages if "before" in text]
 
 
 def test_typed_text_with_subwords_has_the_form_of_training(prepared, checkpoint, caplog):
@@ -150,7 +203,8 @@ def test_python_without_the_form_of_the_data(prepared, checkpoint, tmp_path, cap
     for name in ("dict.de.txt", "dict.en.txt"):
         (tmp_path / name).write_text((prepared / "bin" / name).read_text())
     (tmp_path / "train.de-en.de.idx").touch()  # names the languages
-    wanted = FORM.format(LACKING["nothing"][1]) + FIX["nothing"]
+    fixes = "--tokenizer moses and the data folder of training and --bpe subword_nmt"
+    wanted = FORM.format(LACKING["nothing"][1], fixes)
     for options, warned in (({}, 1), ({"tokenizer": None}, 0)):
         caplog.clear()
         DocumentTranslator.from_pretrained(str(checkpoint), data=str(tmp_path), **options)
