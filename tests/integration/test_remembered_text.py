@@ -147,6 +147,9 @@ def test_typed_text_is_truecased(prepared, checkpoint, caplog, tmp_path):
     for kind in "HD":
         found, wanted = tiny.lines_of(typed, kind), tiny.lines_of(plain, kind)
         assert {number: text for number, text in found.items() if text} == wanted
+    form = TextForm("moses", bpe_codes="codes")
+    for number, text in tiny.lines_of(typed, "H").items():
+        assert tiny.lines_of(typed, "D")[number] == form.detokenize("en")(form.join()(text))
     assert not [text for text in caplog.messages if "without --tokenizer" in text]
     for name in ("dict.de.txt", "dict.en.txt"):
         (tmp_path / name).write_text((prepared / "bin" / name).read_text())
@@ -162,6 +165,21 @@ def test_truecased_text_without_a_tokenizer(caplog):
     assert not caplog.messages
     options.report_missing(None, None)
     assert caplog.messages == [FORM.format("truecased", "--tokenizer space")]
+
+
+def test_prepared_text_is_told_by_options_and_lines(caplog):
+    form = {"tokenizer": "moses", "truecaser": None, "bpe_codes": "checksum"}
+    options = TextOptions({"forms": [form, form]}, typed=True)
+    options.report_missing(None, None, ["das Ha@@ us ist &apos; s"])
+    options.report_missing("moses", "subword_nmt", ["Das Haus"])
+    options.report_missing("jieba", "subword_nmt", ["R&amp;D"])  # may be meant
+    assert not caplog.messages
+    options.report_missing("moses", None, ["das Ha@@ us"])
+    assert [text[:50] for text in caplog.messages] == [FORM[:31] + "split into subwords"]
+    caplog.clear()
+    options.report_missing("moses", "subword_nmt", ["das Ha@@ us ist &apos; s"])
+    (said,) = caplog.messages
+    assert said.startswith("the input has Ha@@, as if --bpe had been applied")
 
 
 REPEATED = {
