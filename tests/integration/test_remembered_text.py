@@ -175,7 +175,7 @@ def test_prepared_text_is_told_by_options_and_lines(caplog):
     options.report_missing("jieba", "subword_nmt", ["R&amp;D"])  # may be meant
     assert not caplog.messages
     options.report_missing("moses", None, ["das Ha@@ us"])
-    assert [text[:50] for text in caplog.messages] == [FORM[:31] + "split into subwords"]
+    assert caplog.messages == [FORM.format("split into subwords", "--bpe subword_nmt")]
     caplog.clear()
     options.report_missing("moses", "subword_nmt", ["das Ha@@ us ist &apos; s"])
     (said,) = caplog.messages
