@@ -15,6 +15,7 @@ import torch
 from sacremoses import MosesTruecaser
 
 from fairseq_docmt import command_line
+from fairseq_docmt.data.tokenizers import JiebaTokenizer, JiebaTokenizerConfig, TruecasingTokenizer
 from fairseq_docmt.errors import UserError
 from fairseq_docmt.generation import DocumentTranslator
 from fairseq_docmt.tasks._training_text import TextOptions, refuse_other_text
@@ -147,14 +148,17 @@ def test_typed_text_is_truecased(prepared, checkpoint, caplog, tmp_path):
     for kind in "HD":
         found, wanted = tiny.lines_of(typed, kind), tiny.lines_of(plain, kind)
         assert {number: text for number, text in found.items() if text} == wanted
-    form = TextForm("moses", bpe_codes="codes")
-    for number, text in tiny.lines_of(typed, "H").items():
-        assert tiny.lines_of(typed, "D")[number] == form.detokenize("en")(form.join()(text))
     assert not [text for text in caplog.messages if "without --tokenizer" in text]
     for name in ("dict.de.txt", "dict.en.txt"):
         (tmp_path / name).write_text((prepared / "bin" / name).read_text())
     tiny.interactive(tmp_path, checkpoint, ["Das Haus"], *options)
     assert FORM.format("truecased", "the data folder of training") in caplog.messages
+
+
+def test_a_truecasing_tokenizer_detokenizes():
+    tokenizer = TruecasingTokenizer(JiebaTokenizer(JiebaTokenizerConfig()), str.lower)
+    assert tokenizer.encode("WMT会议") == "wmt 会议"
+    assert tokenizer.decode("Is it ?") == "Is it?"
 
 
 def test_truecased_text_without_a_tokenizer(caplog):
