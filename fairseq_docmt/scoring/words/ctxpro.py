@@ -259,7 +259,7 @@ def main(args: argparse.Namespace) -> None:
     between = None if language else separator
     verdicts = {
         name: judge(
-            targets, read_system(path, args.set, len(targets.items), between), separator, last
+            targets, read_system(path, args.set, len(targets.items), between, name), separator, last
         )
         for name, path in translations.named_files(args.systems).items()
     }
@@ -312,10 +312,13 @@ def language_of(args: argparse.Namespace, kind: str) -> Optional[str]:
     return pairs[-1]
 
 
-def read_system(path: str, set_name: str, items: int, between: Optional[str]) -> List[str]:
+def read_system(
+    path: str, set_name: str, items: int, between: Optional[str], name: Optional[str] = None
+) -> List[str]:
     """Read one system's translation of each item of a test set.
 
-    Documents whose ids count from 0 or 1 are put into the order of these numbers.
+    Documents whose ids count from 0 or 1 are put into the order of these numbers, as are the
+    translations in an output of ``fairseq-generate``.
 
     Args:
         path: file of the system.
@@ -323,11 +326,12 @@ def read_system(path: str, set_name: str, items: int, between: Optional[str]) ->
         items: number of items.
         between: text to put between the segments of a document that translates one item; None to
             return its last segment alone.
+        name: name of the system, to find its text in files with several systems.
 
     Raises:
         UserError: the number of translations is not the number of items.
     """
-    text = read_input(path, "system")
+    text = read_input(path, "system", name)
     if isinstance(text, Documents):
         in_order = sorted(text.documents, key=lambda document: numbers_first(document.id))
         ids = [document.id for document in in_order]
@@ -339,12 +343,11 @@ def read_system(path: str, set_name: str, items: int, between: Optional[str]) ->
         ]
         segments = [segment for document in each for segment in document.segments]
         text = Lines(path, documents if len(documents) == items else segments)
-    if isinstance(text, Output) and text.hypotheses.keys() == set(range(items)):
-        return [text.hypotheses[number] for number in range(items)]
-    lines = text.lines if isinstance(text, Lines) else []
+    is_output = isinstance(text, Output)
+    # The numbers of an output count the blank lines between documents of one item.
+    lines = [line for _, line in sorted(text.hypotheses.items())] if is_output else text.lines
     if len(lines) != items:
-        is_output = isinstance(text, Output)
-        count = f"{len(text.hypotheses)} translations" if is_output else f"{len(lines)} lines"
+        count = f"{len(lines)} {'translations' if is_output else 'lines'}"
         raise UserError(
             f"{path} has {count}, but {set_name} has {items} items; it needs one for each"
         )

@@ -128,6 +128,27 @@ def test_documents_are_sorted_by_ids_that_count(scoring, write, ctxpro, first):
     assert ["all", "12", right] in [line.split() for line in printed.splitlines()]
 
 
+def test_an_output_whose_numbers_count_blank_lines(scoring, write, ctxpro):
+    lines = [
+        f"H-{number}\t0\t{text}" for number, text in ((10, "x"), (2, "ich glaube"), (0, "Sie"))
+    ]
+    system = write("x", "".join(line + chr(10) for line in lines))
+    printed = scoring("ctxpro", ctxpro, f"x={system}", "--separator", "<eos>")
+    assert ["all", "3", "66.7"] in [line.split() for line in printed.splitlines()]
+
+
+def test_the_name_chooses_a_system_of_the_file(scoring, write, ctxpro):
+    texts = {"a": ["Sie", "ich glaube", "x"], "b": ["x", "x", "Sie"]}
+    records = [
+        {"system": name, "doc_id": n, "text": text}
+        for name, lines in texts.items()
+        for n, text in enumerate(lines)
+    ]
+    file = write("x", json.dumps(records))
+    printed = scoring("ctxpro", ctxpro, f"a={file}", f"b={file}", "--separator", "<eos>")
+    assert ["all", "3", "66.7", "0.0"] in [line.split() for line in printed.splitlines()]
+
+
 @pytest.mark.parametrize("options", [["--separator", "<eos>"], ["--last-sentence", "de"]], ids=str)
 def test_the_last_segment_of_a_document_is_tested(scoring, write, ctxpro, options):
     """Whatever ends the segments before."""
