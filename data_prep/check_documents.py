@@ -25,6 +25,13 @@ LINE_BREAKS_OF_OTHERS = re.compile("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 # Moses deletes these, so that a line with nothing else would become blank.
 DELETED_BY_TOKENIZERS = re.compile("[\x00-\x08\x0e-\x1b]")
 
+# The first line of a published set, or of a training text of IWSLT, that is not plain text yet.
+MARKUP = re.compile(
+    r"\s*<(\?xml|!doctype|!--|html|dataset|mteval|srcset|refset|tstset|doc|tmx|xliff|url|talkid)"
+    r"(?!\w)",
+    flags=re.IGNORECASE,
+)
+
 # A word that may be a symbol of a model.
 MARK = re.compile(r"(?<!\S)</?\w+>(?!\S)")
 
@@ -210,8 +217,8 @@ def blocks_of(items: Iterable, size: int) -> Iterator[list]:
 def _faults_of_side(lines: List[str], name: str, first: int) -> Iterator[Fault]:
     """Yield the line number and error message of the first error of each kind on one side.
 
-    The errors are a byte order mark, a character that only some programs read as a line break, and
-    a line of nothing but control characters.
+    The errors are a byte order mark, mark-up at the beginning, a character that only some programs
+    read as a line break, and a line of nothing but control characters.
 
     Args:
         lines: consecutive lines of the side.
@@ -220,6 +227,12 @@ def _faults_of_side(lines: List[str], name: str, first: int) -> Iterator[Fault]:
     """
     if first == 1 and lines[0].startswith(BYTE_ORDER_MARK):
         yield 1, _byte_order_mark_in(name)
+    if first == 1 and (markup := MARKUP.match(lines[0])):
+        yield (
+            1,
+            f"{name}: line 1 is mark-up (<{markup[1]}), not text; make text of the file with "
+            "data_prep/tagged_documents.py or `fairseq-docmt convert`",
+        )
     # Searching the whole text is many times faster than searching every line.
     text = "\n".join(lines)
     found = LINE_BREAKS_OF_OTHERS.search(text)

@@ -37,7 +37,8 @@ class Translation(NamedTuple):
         score: score of the translation, in base 2 as printed by ``fairseq-generate``.
         token_scores: scores of the subwords and of the end of the sentence, in base 2.
         alignment: with ``print_alignment="hard"``, the aligned pairs (source position, target
-            position) of subwords, counted from 0; None if there are none.
+            position) of subwords, counted from 0; None if there are none.  Words that attend most
+            to another sentence have no link.
     """
 
     text: str

@@ -20,6 +20,8 @@ __all__ += ["output_lines", "unknown_format"]
 _OUTPUT_LINE = re.compile(r"([SDHTP])-(\d{1,18})\t(.*)")
 #: A line that begins with a block element of HTML; ordinary text may have ``<i>`` and the like.
 _TAGGED = re.compile(r"</?(body|div|h[1-6]|head|li|ol|p|table|td|tr|ul)\b.*>", flags=re.I)
+_MARKUP = re.compile(r"<(!doctype|html|mteval|srcset|refset|tstset|doc)\b", flags=re.I)
+_TAG = re.compile(r"<([A-Za-z][\w:.-]*)(\s[^<>]*)?>")
 #: Times of a subtitle in SRT, WebVTT and ASS.
 _TIMES = re.compile(r"(\d+:)?\d\d:\d\d[.,]\d{3} +--> |Dialogue: \d+,\d+:\d\d:")
 #: A text with more times than one for so many lines is taken for subtitles; a long text may have
@@ -134,9 +136,7 @@ def unknown_format(text: str) -> Optional[str]:
     If the text does not seem to be in an unsupported format, None is returned.
     """
     lines = list(filter(None, map(str.strip, text.split("\n"))))
-    if re.match(r"\s*<(!doctype|html|mteval|srcset|refset|tstset|doc)\b", text, flags=re.I) or (
-        lines and all(_TAGGED.fullmatch(line) for line in lines)
-    ):
+    if _is_element(text) or (lines and all(_TAGGED.fullmatch(line) for line in lines)):
         return "mark-up without documents and segments"
     if sum(map(bool, map(_TIMES.match, lines))) > len(lines) // LINES_PER_TIME:
         return "subtitles with times"
@@ -147,6 +147,18 @@ def unknown_format(text: str) -> Optional[str]:
     if record_files.has_tabs_throughout(text):
         return "a table whose first line does not name its columns (FILE#doc=1,text=2 names them)"
     return None
+
+
+def _is_element(text: str) -> bool:
+    """Return whether a text begins like HTML or SGM, or is an XML element with others in it."""
+    begin = wmt_xml.after_comments(text)
+    if _MARKUP.match(text, begin):
+        return True
+    name = _TAG.match(text, begin)
+    if not name:
+        return False
+    end, inside = f"</{name[1]}>", text[name.end() :].rstrip()
+    return inside.endswith(end) and inside.count(end) == 1 and bool(_TAG.search(inside))
 
 
 def read_docids(path: str) -> List[str]:

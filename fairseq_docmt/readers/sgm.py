@@ -12,6 +12,8 @@ from fairseq_docmt.readers.files import segment_number
 from fairseq_docmt.readers.inputs import Documents
 from fairseq_docmt.readers.records import Row, Wanted, numbered_document
 
+#: A comment that hides a part of a set from readers of SGML, but not from a search for tags.
+_COMMENT = re.compile(r"<!--(?:(?!-->).)*?<(srcset|refset|tstset|doc|seg)\b", flags=re.I | re.S)
 SEG = re.compile(r"(<seg\b[^>]*>)(.*?)(</seg>)", flags=re.I | re.S)
 _OPENED = re.compile(r"<seg\b", flags=re.I)
 DOC = re.compile(r"<doc\b[^>]*\bdocid\s*=[^>]*>", flags=re.I)
@@ -42,7 +44,7 @@ class SgmDocument(NamedTuple):
 
 def is_sgm(text: str) -> bool:
     """Return whether a text looks like SGM, with ``<doc>`` and ``<seg>`` tags."""
-    return text.lstrip()[0] == "<" and bool(DOC.search(text) and SEG.search(text))
+    return text.lstrip().startswith("<") and bool(DOC.search(text) and SEG.search(text))
 
 
 def read(text: str, path: str, wanted: Wanted) -> Documents:
@@ -65,14 +67,19 @@ def read(text: str, path: str, wanted: Wanted) -> Documents:
     names = [*dict.fromkeys(document.name for document in documents)]
     name = _name(names, path, wanted)
     found = [document for document in documents if document.name == name]
+    refuse_repeated(found, path)
+    made = [numbered_document(d.id, _grouped(d, wanted)) for d in found]
+    return Documents(path, made, language_of(found))
+
+
+def refuse_repeated(documents: List[SgmDocument], path: str) -> None:
+    """Raise a UserError if two of the documents have the same id."""
     seen = set()
-    for document in found:
+    for document in documents:
         if document.id in seen:
             where = document.rows[0].where if document.rows else path
             raise UserError(f"{where}: the file already has a document {document.id}; rename one")
         seen.add(document.id)
-    made = [numbered_document(d.id, _grouped(d, wanted)) for d in found]
-    return Documents(path, made, language_of(found))
 
 
 def language_of(documents: List[SgmDocument]) -> Optional[str]:
@@ -104,7 +111,8 @@ def documents_of(text: str, path: str) -> List[SgmDocument]:
     """Return the documents of all sets in an SGM file.
 
     Raises:
-        UserError: a document is not in a set, or a segment has no end tag.
+        UserError: a document is not in a set, a segment has no end tag, or a comment has a part of
+            a set in it or is in a segment.
     """
     sets, starts = list(_SET.finditer(text)), list(DOC.finditer(text))
     ends = [match.start() for match in starts[1:]] + [len(text)]
@@ -113,6 +121,9 @@ def documents_of(text: str, path: str) -> List[SgmDocument]:
     def where_of(place: int) -> str:
         return f"{path}: line {bisect.bisect_left(line_ends, place) + 1}"
 
+    hidden = _COMMENT.search(text)
+    if hidden:
+        raise UserError(f"{where_of(hidden.start())}: the comment has a <{hidden[1]}>; remove it")
     found = []
     for match, end in zip(starts, ends):
         where = where_of(match.start())
@@ -133,6 +144,8 @@ def _rows(text: str, begin: int, end: int, where_of: Callable[[int], str]) -> Li
     for place, seg in zip(opened, [*segs, None]):
         if seg is None or seg.start() != place:
             raise UserError(f"{where_of(place)}: the seg has no end")
+        if "<!--" in seg[2]:
+            raise UserError(f"{where_of(place)}: the seg has a comment; remove it")
     return [
         Row(
             where_of(seg.start()),

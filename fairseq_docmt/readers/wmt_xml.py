@@ -19,8 +19,20 @@ ELEMENTS = {
 
 
 def is_xml(text: str) -> bool:
-    """Return whether a text begins like the XML of the WMT shared tasks."""
-    return re.match(r"\s*(<\?xml\b|<dataset\b)", text) is not None
+    """Return whether a text looks like the XML of the WMT shared tasks."""
+    begin = after_comments(text)
+    if re.compile(r"<\?xml\b|<dataset\b").match(text, begin):
+        return True
+    tags = (r"<doc\s[^>]*\bid\s*=", r"<(src|ref|hyp)\b", r"<seg\b")
+    return text.startswith("<", begin) and all(re.search(tag, text) for tag in tags)
+
+
+def after_comments(text: str) -> int:
+    """Return the place in a text that follows white space and comments of XML at its beginning."""
+    place, blank = 0, re.compile(r"\s*(<!--.*?-->)?", flags=re.S)
+    while (found := blank.match(text, place)).end() > place:
+        place = found.end()
+    return place
 
 
 def read(text: str, path: str, wanted: Wanted) -> Documents:

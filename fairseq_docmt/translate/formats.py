@@ -341,6 +341,7 @@ class Sgm:
         found = sgm.documents_of(text, path)
         for kind in {document.kind for document in found} - {"srcset"}:
             raise UserError(f"{path} has a {kind} too; give the source file of the task")
+        sgm.refuse_repeated(found, path)
         self.documents = [_of_rows(document.id, document.rows) for document in found]
         self.source_language = sgm.language_of(found)
 

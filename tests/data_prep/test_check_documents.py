@@ -60,6 +60,8 @@ def test_valid_corpora(tmp_path, src, tgt, documents, sentences):
         ("a\n", "x\ny\rz\n", "c.tgt: line 2 ends with a carriage return alone, other lines with"),
         ("\ufeffa\n", "x\n", "c.src: line 1 begins with a byte order mark"),
         ("\ufeff\na\n", "\nx\n", "c.src: line 1 begins with a byte order mark"),
+        ("a\n", '<DOC docid="a">\n', "c.tgt: line 1 is mark-up (<DOC), not text; make text of"),
+        ("<!-- a -->\n", "x\n", "c.src: line 1 is mark-up (<!--), not text"),
         ("a\n\x01\x02 \nb\n", "x\ny\nz\n", "c.src: line 2 has only control characters"),
         # the first of several faults
         ("a\n\nb\nc\x0cd\n", "x\ny\nz\nz\n", "c.src: line 2 is blank"),

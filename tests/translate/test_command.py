@@ -493,6 +493,21 @@ MISTAKES = {
         [],
         "line 3 has a cell with a line break; write the table as JSON lines by `fairseq-docmt co",
     ),
+    "documents of one id in SGM": (
+        sgm().replace(f'docid="{NAMES[1]}"', f'docid="{NAMES[0]}"'),
+        [],
+        f"the file already has a document {NAMES[0]}; rename one",
+    ),
+    "a comment in SGM": (
+        sgm().replace("<seg", "<!-- <seg", 1).replace("</seg>", "</seg> -->", 1),
+        [],
+        "line 3: the comment has a <seg>; remove it",
+    ),
+    "XML of another kind": (
+        "<tmx>\n<tu><seg>w1</seg></tu>\n</tmx>",
+        [],
+        "in seems to be mark-up without documents and segments",
+    ),
     "a table of Excel": (
         "sep=;\ndoc_id;src\na;w1\n",
         [],

@@ -156,6 +156,27 @@ def test_a_table_with_several_systems(write):
     assert read_input(one, "system", "any").documents[1].segments == ["fuenf X"]
 
 
+@pytest.mark.parametrize("root", ["mt", "dataset"])
+def test_xml_is_known_by_its_elements(write, root):
+    """It may lack a declaration, or begin with comments."""
+    text = f'<{root}><doc id="a"><hyp><seg id="1">x</seg></hyp></doc></{root}>\n'
+    for begin in ("", "\n<!-- by hand -->\n<!-- <doc> -->\n"):
+        found = read_input(write("x", begin + text), "system")
+        assert found.documents == [Document("a", ["x"], ["1"])]
+
+
+@pytest.mark.parametrize(
+    "text", ["<i>x</i>\n<i>y</i>\n", "<i>x y</i>\n", "<Applause>\nx <b>y</b>\n", "<3 x </3>\n"]
+)
+def test_tags_in_plain_text(write, text):
+    assert read_input(write("x", text), "system") == Lines(str(write("x", text)), text.splitlines())
+
+
+def test_comments_of_sgm_outside_of_sets(write):
+    path = write("x", "<!-- by hand -->\n" + SGM.replace("<p>", "<!-- a -->"))
+    assert read_input(path, "source").documents[1].segments == ["five"]
+
+
 def test_a_translation_alone_is_a_reference(write):
     """The references of WMT25 are files like the outputs of systems."""
     records = [{"doc_id": "a", "tgt_lang": "de", "hypothesis": "eins\n\nzwei"}]
@@ -190,6 +211,21 @@ def test_a_translation_alone_is_a_reference(write):
         ("[1, 2]\n[3]\n", "x seems to be JSON lines without objects"),
         ("<html><p>x</p></html>", "x seems to be mark-up without documents and segments"),
         ("<p>x</p>\n<P>y</P>\n", "x seems to be mark-up without documents and segments"),
+        ("<!-- a -->\n<!DOCTYPE x>\n<x>y</x>", "x seems to be mark-up without documents and seg"),
+        (
+            '<tmx version="1.4">\n<tu><seg>x\ny</seg></tu>\n</tmx>\n',
+            "x seems to be mark-up without documents and segments",
+        ),
+        (
+            '<!-- by hand -->\n<dataset id="x">\n<doc/>\n</dataset>',
+            "line 3: the document has no id",
+        ),
+        ('<mt><doc id="a"><src><seg>x</src></doc></mt>', "x, line 1 is not valid XML: Opening"),
+        (
+            SGM.replace("<DOC", "<!-- <DOC", 1).replace("</DOC>", "</DOC> -->", 1),
+            "line 2: the comment has a <DOC>; remove it",
+        ),
+        (SGM.replace("one, two", "one <!-- ? -->"), "line 4: the seg has a comment; remove it"),
         ("1\n00:00:01,000 --> 00:00:02,000\nx\n", "x seems to be subtitles with times"),
         ("WEBVTT\n\n00:01.000 --> 00:02.000\nx\n", "x seems to be subtitles with times"),
         (
