@@ -8,6 +8,7 @@ filter: each command logs its configuration just before it sets up the task.
 import logging
 import os
 import struct
+from typing import Sequence
 
 import numpy as np
 
@@ -56,6 +57,30 @@ class StockTaskCheck(logging.Filter):
                 cfg.task.data,
             )
         return True
+
+
+def refuse_no_process(arguments: Sequence[str]) -> None:
+    """Refuse options with which fairseq would start a process for each GPU, where there is none.
+
+    It would end at once, with status 0 and without a word.
+
+    Args:
+        arguments: command line, or overrides of hydra.
+
+    Raises:
+        UserError: ``--distributed-init-method`` is given without ``--distributed-no-spawn``, and
+            there is no GPU.
+    """
+    options = (argument.split("=")[0].split(".")[-1] for argument in arguments)
+    given = {option.strip("-").replace("_", "-") for option in options}
+    if {"distributed-init-method", "distributed-no-spawn"} & given == {"distributed-init-method"}:
+        import torch
+
+        if not torch.cuda.device_count():
+            raise UserError(
+                "with --distributed-init-method, fairseq starts a process for each GPU, and there "
+                "is none; give --distributed-no-spawn, and a command for each --distributed-rank"
+            )
 
 
 def check_stock_tasks() -> None:

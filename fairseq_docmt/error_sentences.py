@@ -49,7 +49,15 @@ def reason_of(error: BaseException) -> Optional[str]:
         return None
     text = str(error).strip().split("\n")[0]
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    rules = (_of_training, _of_checkpoint, _of_value, _of_file, _of_fairseq, _of_optimizer)
+    rules = (
+        _of_training,
+        _of_processes,
+        _of_checkpoint,
+        _of_value,
+        _of_file,
+        _of_fairseq,
+        _of_optimizer,
+    )
     return next(filter(None, (rule(error, text, frames) for rule in rules)), None)
 
 
@@ -60,6 +68,22 @@ def _of_training(error: Exception, text: str, _) -> Optional[str]:
         return f"not enough memory ({text}); give smaller batches or fewer examples"
     if isinstance(error, AssertionError) and text.startswith("Torch not compiled with CUDA"):
         return "an option (--profile, --quant-noise-scalar ...) needs a GPU, but torch is for CPUs"
+    return None
+
+
+def _of_processes(error: Exception, text: str, frames: List[FrameType]) -> Optional[str]:
+    """Return the sentence for several processes that cannot start."""
+    if any(frame.f_code.co_name == "distributed_init" for frame in frames):
+        return f"the processes cannot connect ({text}); check the options --distributed-..."
+    if not isinstance(error, ValueError):
+        return None
+    if text.startswith("DistributedDataParallel device_ids"):
+        return "several processes without GPUs need --ddp-backend legacy_ddp"
+    if text.startswith("Default process group has not been initialized"):
+        return (
+            "several processes without GPUs need a command for each --distributed-rank, with "
+            "--distributed-no-spawn and --distributed-init-method"
+        )
     return None
 
 

@@ -1,11 +1,14 @@
 """What commands of fairseq say if --task was forgotten."""
 
 import logging
+import os
+import subprocess
+import sys
 
 import pytest
 import tiny
 
-from fairseq_docmt._stock_tasks import StockTaskCheck, check_stock_tasks
+from fairseq_docmt._stock_tasks import StockTaskCheck, check_stock_tasks, refuse_no_process
 from fairseq_docmt.errors import UserError
 
 STOCK = ["--task", "translation"]
@@ -83,3 +86,26 @@ def test_each_command_is_checked_once():
     check_stock_tasks()
     filters = logging.getLogger("fairseq_cli.train").filters
     assert sum(isinstance(known, StockTaskCheck) for known in filters) == 1
+
+
+@pytest.mark.parametrize(
+    "method", ["--distributed-init-method", "distributed.distributed_init_method"]
+)
+def test_a_process_for_each_gpu_where_there_is_none(monkeypatch, method):
+    """fairseq would end with status 0 and without a word."""
+    given = ["data", f"{method}=env://"]
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    with pytest.raises(UserError, match="starts a process for each GPU, and there is none; give"):
+        refuse_no_process(given)
+    refuse_no_process([*given, "--distributed-no-spawn"])
+    refuse_no_process(["--distributed-world-size", "2"])
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    refuse_no_process(given)
+
+
+def test_the_options_are_checked_when_the_package_is_loaded():
+    command = [sys.executable, "-c", "import fairseq_docmt", "--distributed-init-method=env://"]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: with --distributed-init-method, fairseq starts")

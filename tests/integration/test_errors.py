@@ -252,6 +252,38 @@ def test_the_end_of_a_training_that_diverges(capsys, monkeypatch, error, message
     assert capsys.readouterr().err == f"error: {message}; {errors.DIVERGED}\n"
 
 
+PROCESSES = {
+    "spawned without GPUs": (
+        ["--distributed-port", "9"],
+        "several processes without GPUs need a command for each --distributed-rank, with "
+        "--distributed-no-spawn and --distributed-init-method",
+    ),
+    "not connected": (
+        ["--distributed-init-method", "no", "--distributed-no-spawn", "--distributed-rank", "0"],
+        "the processes cannot connect (No rendezvous handler for ://); check the options "
+        "--distributed-...",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_processes_that_cannot_start(binarised, tmp_path, name):
+    options, sentence = PROCESSES[name]
+    with pytest.raises((ValueError, RuntimeError)) as caught:
+        tiny.train(binarised, tmp_path, *WINDOW, "--distributed-world-size", "2", *options)
+    assert reason_of(caught.value) == sentence
+
+
+def test_processes_with_the_default_backend_of_gradients(binarised, tmp_path):
+    options = [*tiny.TRAINING, "--batch-size", "2", "--ddp-backend", "pytorch_ddp"]
+    with pytest.raises(RuntimeError) as caught:
+        tiny.train_in_processes(binarised, tmp_path, *WINDOW, *options)
+    kind, message = str(caught.value).strip().split("\n")[-1].split(": ", 1)
+    assert kind == "ValueError"
+    sentence = "several processes without GPUs need --ddp-backend legacy_ddp"
+    assert reason_of(ValueError(message)) == sentence
+
+
 @pytest.mark.parametrize(
     "place, name, kind",
     [
