@@ -35,12 +35,12 @@ def register() -> None:
         import fairseq.tasks  # noqa: F401
 
     from fairseq_docmt._checkpoint_classes import allow_checkpoint_classes
-    from fairseq_docmt._stock_tasks import check_stock_tasks, refuse_no_process
+    from fairseq_docmt._stock_tasks import check_arguments, check_stock_tasks
 
     hide_known_messages()
     allow_checkpoint_classes()
     check_stock_tasks()
-    refuse_no_process(sys.argv[1:])
+    check_arguments(sys.argv[1:])
 
     from fairseq_docmt import criterions, data, generation, models, optim, tasks  # noqa: F401
 

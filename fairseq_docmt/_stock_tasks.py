@@ -5,6 +5,7 @@ documents as sentences.  That task has no check for blank lines, so the checks a
 filter: each command logs its configuration just before it sets up the task.
 """
 
+import importlib.util
 import logging
 import os
 import struct
@@ -19,6 +20,12 @@ logger = logging.getLogger(__name__)
 
 #: command of fairseq -> option group and name of the split that it reads
 SPLITS = {"train": "train_subset", "generate": "gen_subset", "interactive": None}
+#: option of fairseq-train -> package without which it ends in a traceback, or trains nothing
+NEED_PACKAGES = {
+    "save-async": "iopath",
+    "write-checkpoints-asynchronously": "iopath",
+    "use-plasma-view": "pyarrow.plasma",
+}
 
 
 class StockTaskCheck(logging.Filter):
@@ -59,20 +66,23 @@ class StockTaskCheck(logging.Filter):
         return True
 
 
-def refuse_no_process(arguments: Sequence[str]) -> None:
-    """Refuse options with which fairseq would start a process for each GPU, where there is none.
-
-    It would end at once, with status 0 and without a word.
+def check_arguments(arguments: Sequence[str]) -> None:
+    """Refuse options of fairseq's commands with which they would do nothing, or end in a traceback.
 
     Args:
         arguments: command line, or overrides of hydra.
 
     Raises:
-        UserError: ``--distributed-init-method`` is given without ``--distributed-no-spawn``, and
-            there is no GPU.
+        UserError: an option needs a package that is missing; or ``--distributed-init-method`` is
+            given without ``--distributed-no-spawn`` where there is no GPU: fairseq would start a
+            process for each GPU, and end with status 0.
     """
-    options = (argument.split("=")[0].split(".")[-1] for argument in arguments)
-    given = {option.strip("-").replace("_", "-") for option in options}
+    options = (argument.split("=") for argument in arguments)
+    on = (name for name, *value in options if value[:1] not in (["false"], ["False"]))
+    given = {name.split(".")[-1].strip("-").replace("_", "-") for name in on}
+    for name, package in NEED_PACKAGES.items():
+        if name in given and not _is_installed(package):
+            raise UserError(f"--{name} needs {package}, which is not installed; leave it out")
     if {"distributed-init-method", "distributed-no-spawn"} & given == {"distributed-init-method"}:
         import torch
 
@@ -81,6 +91,13 @@ def refuse_no_process(arguments: Sequence[str]) -> None:
                 "with --distributed-init-method, fairseq starts a process for each GPU, and there "
                 "is none; give --distributed-no-spawn, and a command for each --distributed-rank"
             )
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # of the package that has it
+        return False
 
 
 def check_stock_tasks() -> None:

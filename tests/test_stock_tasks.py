@@ -8,7 +8,7 @@ import sys
 import pytest
 import tiny
 
-from fairseq_docmt._stock_tasks import StockTaskCheck, check_stock_tasks, refuse_no_process
+from fairseq_docmt._stock_tasks import StockTaskCheck, check_arguments, check_stock_tasks
 from fairseq_docmt.errors import UserError
 
 STOCK = ["--task", "translation"]
@@ -96,11 +96,30 @@ def test_a_process_for_each_gpu_where_there_is_none(monkeypatch, method):
     given = ["data", f"{method}=env://"]
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     with pytest.raises(UserError, match="starts a process for each GPU, and there is none; give"):
-        refuse_no_process(given)
-    refuse_no_process([*given, "--distributed-no-spawn"])
-    refuse_no_process(["--distributed-world-size", "2"])
+        check_arguments(given)
+    check_arguments([*given, "--distributed-no-spawn"])
+    check_arguments(["--distributed-world-size", "2"])
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    refuse_no_process(given)
+    check_arguments(given)
+
+
+@pytest.mark.parametrize(
+    "option, package",
+    [
+        ("--save-async", "iopath"),
+        ("checkpoint.write_checkpoints_asynchronously=true", "iopath"),
+        ("--use-plasma-view", "pyarrow.plasma"),
+    ],
+)
+def test_options_that_need_packages(monkeypatch, option, package):
+    """Without iopath, fairseq would train nothing and end with status 0."""
+    monkeypatch.setitem(sys.modules, package.split(".")[0], None)
+    name = option.split(".")[-1].split("=")[0].strip("-").replace("_", "-")
+    with pytest.raises(UserError, match=f"--{name} needs {package}, which is not installed; leave"):
+        check_arguments(["data", option])
+    check_arguments(["data", option.split("=")[0] + "=false"])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    check_arguments(["data", option])
 
 
 def test_the_options_are_checked_when_the_package_is_loaded():
