@@ -7,6 +7,7 @@ that ``<(command)`` works.  ``FILE#NAME`` selects one of several texts in a file
 import argparse
 import os
 import re
+from collections import Counter
 from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from fairseq_docmt.errors import UserError
@@ -253,10 +254,11 @@ def output_lines(text: str, path: str) -> Iterator[OutputLine]:
     Other lines, such as those of its log, are left out.
 
     Raises:
-        UserError: an H- or D- line has no score, or no tab after it; or a source sentence occurs
-            twice.
+        UserError: an H- or D- line has no score, or no tab after it; a source sentence occurs
+            twice; or the kinds of lines (H, D, P) differ in number for a sentence.
     """
     sources: Set[str] = set()
+    counts: Dict[str, Counter] = {kind: Counter() for kind in "DHP"}
     for place, line in enumerate(text.split("\n"), start=1):
         match = _OUTPUT_LINE.fullmatch(line)
         if match is None:
@@ -269,6 +271,8 @@ def output_lines(text: str, path: str) -> Iterator[OutputLine]:
             )
         if kind == "S":
             sources.add(number)
+        if kind in counts:
+            counts[kind][int(number)] += 1
         score = None
         if kind in "DH":
             value, tab, words = words.partition("\t")
@@ -281,6 +285,24 @@ def output_lines(text: str, path: str) -> Iterator[OutputLine]:
                 ) from None
         # Subwords of bytes can write a tab into a sentence.
         yield OutputLine(where, kind, int(number), score, words.replace("\t", " "))
+    _refuse_unequal(path, {kind: count for kind, count in counts.items() if count})
+
+
+def _refuse_unequal(path: str, counts: Dict[str, Counter]) -> None:
+    """Raise a UserError if the kinds of lines differ in number for a sentence.
+
+    Args:
+        path: path of the file, for messages.
+        counts: kind of line (D, H or P) -> sentence -> number of its lines; outputs may lack a
+            whole kind.
+    """
+    for number in sorted(set().union(*counts.values())):
+        if len({of_kind[number] for of_kind in counts.values()}) > 1:
+            found = ", ".join(f"{of_kind[number]} {kind}-" for kind, of_kind in counts.items())
+            raise UserError(
+                f"{path}: sentence {number} has {found} lines, but needs one of each for every "
+                "translation, as if the file were cut; give it as fairseq-generate writes it"
+            )
 
 
 def _output(text: str, path: str) -> Output:

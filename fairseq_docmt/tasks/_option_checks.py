@@ -156,7 +156,7 @@ def check_in_training(task) -> None:
 
 
 def check_in_decoding(task) -> None:
-    """Refuse ``--num-shards`` and ``--shard-id`` in decoding, and warn about training options.
+    """Refuse ``--num-shards`` and ``--shard-id`` in decoding, and report and undo training options.
 
     fairseq ignores the two options in decoding, so each process would translate everything.
 
@@ -169,6 +169,7 @@ def check_in_decoding(task) -> None:
             "translate everything; give --distributed-world-size and --distributed-rank instead"
         )
     _report(task, OF_TRAINING, "no effect in decoding, as options of training: %s")
+    task.cfg.eval_bleu = task.cfg.freeze_pretrained = False  # read when the model is built
 
 
 def report_of_optimizer(optimizer, start) -> None:

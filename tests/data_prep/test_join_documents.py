@@ -4,7 +4,8 @@ import join_documents
 import pytest
 from sacrebleu.metrics import BLEU
 
-OUTPUT = "S-4\tx\nT-4\tr4\nH-4\t-0.1\td\nD-4\t-0.1\tD\nH-0\t-1\ta b\nT-0\tr0\nH-1\t-2\tc\nT-1\tr1\n"
+OUTPUT = "S-4\tx\nT-4\tr4\nH-4\t-0.1\td\nD-4\t-0.1\tD\nH-0\t-1\ta b\nD-0\t-1\tA B\nT-0\tr0\n"
+OUTPUT += "H-1\t-2\tc\nD-1\t-2\tC\nT-1\tr1\n"
 
 
 def test_gaps_end_documents(tmp_path, monkeypatch):

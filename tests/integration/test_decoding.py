@@ -692,6 +692,11 @@ def test_decoding_of_another_task_is_refused(binarised, document_checkpoint):
         ),
         (
             ("window", "sequential"),
+            ["--eval-bleu", "--freeze-pretrained"],
+            "no effect in decoding, as options of training: --eval-bleu, --freeze-pretrained",
+        ),
+        (
+            ("window", "sequential"),
             ["--max-target-positions", "90"],
             "no effect in decoding, as options of training: --max-target-positions",
         ),

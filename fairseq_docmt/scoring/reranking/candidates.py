@@ -196,7 +196,6 @@ def read_nbest(
             scores[line.number].append(line.score)
         if line.kind == "P":
             log_probabilities[line.number].append(_sum_of(line))
-    _refuse_unequal(path, {**lines, "P": log_probabilities})
     found = lines["D"] or lines["H"]
     _refuse_single(path, found.values(), "run fairseq-generate")
     layout, source_sentences = _test_set(source, docids, plain)
@@ -215,24 +214,6 @@ def read_nbest(
         complete(log_probabilities),
         places=[f"{path}: H-{row}" for row in rows],
     )
-
-
-def _refuse_unequal(path: str, lines: Dict[str, Dict[int, list]]) -> None:
-    """Raise a UserError if the kinds of lines differ in number for a sentence, as after an edit.
-
-    Args:
-        path: path of the file, for messages.
-        lines: kind of line (D, H or P) -> sentence -> its lines; outputs may lack a whole kind.
-    """
-    kinds = {kind: of_kind for kind, of_kind in lines.items() if of_kind}
-    for row in sorted(set().union(*kinds.values())):
-        counts = {kind: len(of_kind.get(row, ())) for kind, of_kind in kinds.items()}
-        if len({*counts.values()}) > 1:
-            found = ", ".join(f"{count} {kind}-" for kind, count in counts.items())
-            raise UserError(
-                f"{path}: sentence {row} has {found} lines, but needs one of each for every "
-                "candidate; give the output as fairseq-generate writes it"
-            )
 
 
 def _sum_of(line: OutputLine) -> float:

@@ -172,6 +172,17 @@ def test_tags_in_plain_text(write, text):
     assert read_input(write("x", text), "system") == Lines(str(write("x", text)), text.splitlines())
 
 
+@pytest.mark.parametrize("cut, counts", [(12, "1 H-, 0 P-"), (20, "0 H-, 1 P-")])
+def test_an_output_that_is_cut(write, cut, counts):
+    """Within a line, or without a line in the middle."""
+    text = "S-0\tx\nH-0\t0\ta b\nP-0\t0 0 0\nH-10\t0\tc d\nP-10\t0 0 0\n"
+    assert read_input(write("x", text), "system").hypotheses == {0: "a b", 10: "c d"}
+    text = text[:-cut] if cut == 12 else text.replace("H-0\t0\ta b\n", "")
+    number = 10 if cut == 12 else 0
+    with pytest.raises(UserError, match=f"x: sentence {number} has {counts} lines, but needs one"):
+        read_input(write("x", text), "system")
+
+
 def test_comments_of_sgm_outside_of_sets(write):
     path = write("x", "<!-- by hand -->\n" + SGM.replace("<p>", "<!-- a -->"))
     assert read_input(path, "source").documents[1].segments == ["five"]
