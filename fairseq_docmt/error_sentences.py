@@ -71,12 +71,10 @@ def _of_training(error: Exception, text: str, _) -> Optional[str]:
     return None
 
 
-def _of_processes(error: Exception, text: str, frames: List[FrameType]) -> Optional[str]:
+def _of_processes(_, text: str, frames: List[FrameType]) -> Optional[str]:
     """Return the sentence for several processes that cannot start."""
     if any(frame.f_code.co_name == "distributed_init" for frame in frames):
         return f"the processes cannot connect ({text}); check the options --distributed-..."
-    if not isinstance(error, ValueError):
-        return None
     if text.startswith("DistributedDataParallel device_ids"):
         return "several processes without GPUs need --ddp-backend legacy_ddp"
     if text.startswith("Default process group has not been initialized"):

@@ -254,9 +254,16 @@ def output_lines(text: str, path: str) -> Iterator[OutputLine]:
     Other lines, such as those of its log, are left out.
 
     Raises:
-        UserError: an H- or D- line has no score, or no tab after it; a source sentence occurs
-            twice; or the kinds of lines (H, D, P) differ in number for a sentence.
+        UserError: the text ends within a line; an H- or D- line has no score, or no tab after it; a
+            source sentence occurs twice; or the kinds of lines (H, D, P) differ in number for a
+            sentence.
     """
+    last = text.rsplit("\n", 1)[-1]
+    if _OUTPUT_LINE.fullmatch(last):
+        raise UserError(
+            f"{path} ends within the line {last[:20]!r}, without a line end, as if it were cut; "
+            "run fairseq-generate again, or add the line end if it is whole"
+        )
     sources: Set[str] = set()
     counts: Dict[str, Counter] = {kind: Counter() for kind in "DHP"}
     for place, line in enumerate(text.split("\n"), start=1):

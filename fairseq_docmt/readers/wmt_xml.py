@@ -23,7 +23,7 @@ def is_xml(text: str) -> bool:
     begin = after_comments(text)
     if re.compile(r"<\?xml\b|<dataset\b").match(text, begin):
         return True
-    tags = (r"<doc\s[^>]*\bid\s*=", r"<(src|ref|hyp)\b", r"<seg\b")
+    tags = (r"<doc\s[^>]*\bid\s*=", r"<seg\b")
     return text.startswith("<", begin) and all(re.search(tag, text) for tag in tags)
 
 

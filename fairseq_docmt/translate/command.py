@@ -329,6 +329,11 @@ def _files(args: argparse.Namespace) -> List[File]:
         raise UserError("several files need --out FOLDER, and cannot be standard input")
     if several and os.path.exists(args.out) and not os.path.isdir(args.out):
         raise UserError(f"{args.out} is a file; several files need --out FOLDER")
+    for folder in folders:
+        if _is_within(args.out, folder):
+            raise UserError(
+                f"--out {args.out} is in {folder}, whose files are translated; give another folder"
+            )
     if args.docids and (several or args.split_sentences):
         raise UserError("--docids names the documents of one text, whose lines are sentences")
     if args.out and args.out.endswith(".gz"):
@@ -375,6 +380,12 @@ def _files(args: argparse.Namespace) -> List[File]:
             file=sys.stderr,
         )
     return files
+
+
+def _is_within(path: str, folder: str) -> bool:
+    """Return whether a path, which need not exist, is a folder or lies below it."""
+    path, folder = (os.path.join(os.path.realpath(each), "") for each in (path, folder))
+    return path.startswith(folder)
 
 
 def _differ(declared: Optional[str], wanted: Optional[str]) -> bool:

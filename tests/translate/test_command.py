@@ -436,6 +436,18 @@ def test_an_empty_value_is_no_input(run, tmp_path):
         run("--replace-unk", "", "--beam", "2", tmp_path / "in")
 
 
+@pytest.mark.parametrize("name", ["in", "in/out", "in/../in/new/out", "link/out"])
+def test_outputs_among_the_inputs_are_refused(run, tmp_path, name):
+    """A second run would translate them."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    (tmp_path / "in" / "a").write_text("w1\n")
+    with pytest.raises(UserError, match="is in .*/in, whose files are translated; give another"):
+        run(tmp_path / "in", "--out", tmp_path / name)
+    assert [*(tmp_path / "in").iterdir()] == [tmp_path / "in" / "a"]
+    run(tmp_path / "in", "--out", tmp_path / "in2")
+
+
 MISTAKES = {
     "no text": ("\n\n", [], "has no text to translate"),
     "several files to standard output": ("w1\n", ["FILE"], "several files need --out FOLDER"),

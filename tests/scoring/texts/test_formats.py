@@ -161,25 +161,38 @@ def test_xml_is_known_by_its_elements(write, root):
     """It may lack a declaration, or begin with comments."""
     text = f'<{root}><doc id="a"><hyp><seg id="1">x</seg></hyp></doc></{root}>\n'
     for begin in ("", "\n<!-- by hand -->\n<!-- <doc> -->\n"):
-        found = read_input(write("x", begin + text), "system")
+        found = read_input(write("x", f"{begin}{text}<!-- end -->"), "system")
         assert found.documents == [Document("a", ["x"], ["1"])]
 
 
 @pytest.mark.parametrize(
-    "text", ["<i>x</i>\n<i>y</i>\n", "<i>x y</i>\n", "<Applause>\nx <b>y</b>\n", "<3 x </3>\n"]
+    "text",
+    [
+        *["<i>x</i>\n<i>y</i>\n", "<i>x y</i>\n", "<Applause>\nx <b>y</b>\n", "<3 x </3>\n"],
+        *["<i>x <b>y</b></i>\nz\n", 'x\n<doc id="1"><seg>\n'],
+    ],
 )
 def test_tags_in_plain_text(write, text):
     assert read_input(write("x", text), "system") == Lines(str(write("x", text)), text.splitlines())
 
 
-@pytest.mark.parametrize("cut, counts", [(12, "1 H-, 0 P-"), (20, "0 H-, 1 P-")])
-def test_an_output_that_is_cut(write, cut, counts):
-    """Within a line, or without a line in the middle."""
-    text = "S-0\tx\nH-0\t0\ta b\nP-0\t0 0 0\nH-10\t0\tc d\nP-10\t0 0 0\n"
-    assert read_input(write("x", text), "system").hypotheses == {0: "a b", 10: "c d"}
-    text = text[:-cut] if cut == 12 else text.replace("H-0\t0\ta b\n", "")
-    number = 10 if cut == 12 else 0
-    with pytest.raises(UserError, match=f"x: sentence {number} has {counts} lines, but needs one"):
+OUTPUT = "S-0\tx\nH-0\t0\ta b\nP-0\t0 0 0\nH-10\t0\tc d\nP-10\t0 0 0\n"
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (OUTPUT[:-3], "x ends within the line 'P-10.t0 0', without a line end, as if it were cut"),
+        (OUTPUT[:-12], "x ends within the line 'H-10.t0.tc d', without"),
+        (OUTPUT[:-9], "x: sentence 10 has 1 H-, 0 P- lines, but needs one of each"),
+        (OUTPUT.replace("H-0\t0\ta b\n", ""), "x: sentence 0 has 0 H-, 1 P- lines, but needs one"),
+    ],
+)
+def test_an_output_that_is_cut(write, text, message):
+    """Within a line, or without a line."""
+    assert read_input(write("x", OUTPUT), "system").hypotheses == {0: "a b", 10: "c d"}
+    assert read_input(write("x", f"{OUTPUT}end of log"), "system").hypotheses[10] == "c d"
+    with pytest.raises(UserError, match=message):
         read_input(write("x", text), "system")
 
 
@@ -222,6 +235,10 @@ def test_a_translation_alone_is_a_reference(write):
         ("[1, 2]\n[3]\n", "x seems to be JSON lines without objects"),
         ("<html><p>x</p></html>", "x seems to be mark-up without documents and segments"),
         ("<p>x</p>\n<P>y</P>\n", "x seems to be mark-up without documents and segments"),
+        (
+            '<doc id="1" url="u">\nx\n</doc>\n',
+            "x seems to be mark-up without documents and segments",
+        ),
         ("<!-- a -->\n<!DOCTYPE x>\n<x>y</x>", "x seems to be mark-up without documents and seg"),
         (
             '<tmx version="1.4">\n<tu><seg>x\ny</seg></tu>\n</tmx>\n',

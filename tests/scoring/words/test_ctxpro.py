@@ -211,7 +211,7 @@ def test_other_mistakes(scoring, write, ctxpro, monkeypatch):
     with pytest.raises(UserError, match="x.jsonl has 1 lines, but .* has 3 items; it needs one"):
         scoring("ctxpro", ctxpro, f"x={write('x.jsonl', records)}")
     with pytest.raises(UserError, match="has 1 translations, but .* has 3 items"):
-        scoring("ctxpro", ctxpro, f"x={write('x', 'H-0' + chr(9) + '0' + chr(9) + 'a')}")
+        scoring("ctxpro", ctxpro, f"x={write('x', 'H-0' + chr(9) + '0' + chr(9) + 'a' + chr(10))}")
     with pytest.raises(UserError, match="--separator is empty; give the text between sentences"):
         scoring("ctxpro", ctxpro, f"x={write('x', 'a')}", "--separator", "")
     monkeypatch.setitem(__import__("sys").modules, "sentence_splitter", None)
