@@ -115,7 +115,7 @@ def test_a_first_system_is_repaired(made, form, decoding):
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda text: re.sub(r"^H-3\t.*\n", "", text, flags=re.M), "lacks 1 of 15 sentences of"),
+        (lambda text: re.sub(r"^[HP]-3\t.*\n", "", text, flags=re.M), "lacks 1 of 15 sentences of"),
         (lambda text: "a\n\nb\n", "first.out has 3 lines, but test.src has 18"),
         (lambda text: "\n".join("abcdefghijklmnopqr") + "\n", "line 2 has text where a document"),
         (lambda text: "", "first.out has no text"),
