@@ -21,7 +21,9 @@ __all__ += ["output_lines", "unknown_format"]
 _OUTPUT_LINE = re.compile(r"([SDHTP])-(\d{1,18})\t(.*)")
 #: A line that begins with a block element of HTML; ordinary text may have ``<i>`` and the like.
 _TAGGED = re.compile(r"</?(body|div|h[1-6]|head|li|ol|p|table|td|tr|ul)\b.*>", flags=re.I)
+#: How HTML and the SGM of shared tasks begin.
 _MARKUP = re.compile(r"<(!doctype|html|mteval|srcset|refset|tstset|doc)\b", flags=re.I)
+#: A start tag, with the name of its element.
 _TAG = re.compile(r"<([A-Za-z][\w:.-]*)(\s[^<>]*)?>")
 #: Times of a subtitle in SRT, WebVTT and ASS.
 _TIMES = re.compile(r"(\d+:)?\d\d:\d\d[.,]\d{3} +--> |Dialogue: \d+,\d+:\d\d:")

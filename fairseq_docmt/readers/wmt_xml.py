@@ -18,19 +18,24 @@ ELEMENTS = {
 }
 
 
+_BEGIN = re.compile(r"<\?xml\b|<dataset\b")
+_BLANK_OR_COMMENT = re.compile(r"\s*(<!--.*?-->)?", flags=re.S)
+#: Tags that tell XML without a declaration from plain text.
+_TAGS = (re.compile(r"<doc\s[^>]*\bid\s*="), re.compile(r"<seg\b"))
+
+
 def is_xml(text: str) -> bool:
     """Return whether a text looks like the XML of the WMT shared tasks."""
     begin = after_comments(text)
-    if re.compile(r"<\?xml\b|<dataset\b").match(text, begin):
+    if _BEGIN.match(text, begin):
         return True
-    tags = (r"<doc\s[^>]*\bid\s*=", r"<seg\b")
-    return text.startswith("<", begin) and all(re.search(tag, text) for tag in tags)
+    return text.startswith("<", begin) and all(tag.search(text) for tag in _TAGS)
 
 
 def after_comments(text: str) -> int:
     """Return the place in a text that follows white space and comments of XML at its beginning."""
-    place, blank = 0, re.compile(r"\s*(<!--.*?-->)?", flags=re.S)
-    while (found := blank.match(text, place)).end() > place:
+    place = 0
+    while (found := _BLANK_OR_COMMENT.match(text, place)).end() > place:
         place = found.end()
     return place
 

@@ -322,7 +322,8 @@ class PreparedTextTask(TranslationTask):
     def build_tokenizer(self, args):
         """Build the tokenizer, which must be that of the training text.
 
-        If the source text in the data folder was truecased, it truecases text too.
+        If the source text in the data folder was truecased, it truecases text too, where there may
+        be any to encode: not in fairseq-generate, which has loaded a dataset.
 
         Raises:
             UserError: the training text was tokenized differently, or the truecasing model is
@@ -333,7 +334,7 @@ class PreparedTextTask(TranslationTask):
         tokenizer = super().build_tokenizer(args)
         form = _forms_in_folder(self.cfg).get(self.cfg.source_lang)
         self._truecases = bool(form and form.truecaser)
-        if not tokenizer or not self._truecases:
+        if not tokenizer or not self._truecases or self.datasets:
             return tokenizer
         return TruecasingTokenizer(tokenizer, form.truecase())
 
