@@ -15,7 +15,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence
 import numpy as np
 
 from fairseq_docmt.errors import UserError
-from fairseq_docmt.readers import Documents, Input, Lines, read_docids, read_input
+from fairseq_docmt.readers import Documents, Input, Lines, Output, read_docids, read_input
 from fairseq_docmt.readers import add_argument as add_format_argument
 from fairseq_docmt.scoring.texts import alignment, checks, wrappers
 from fairseq_docmt.scoring.texts.layout import (
@@ -206,6 +206,12 @@ def read_translations(
         reordered=layout.reordered,
     )
     aligned = {name: each.aligned for name, each in matched.items() if each.aligned}
+    for name, text in result.systems.items():
+        if isinstance(inputs[name], Output) and text in texts:
+            notes.append(
+                f"{name}: the translations are a reference, as in an output of fairseq-generate "
+                "--score-reference; give an output without this option"
+            )
     result = _described(without_gaps(result, layout, gaps, inputs, reading), aligned, reading)
     if result.whole:
         whole = {name: result.documents(name) for name in inputs}
@@ -355,9 +361,12 @@ def _described(texts: Translations, aligned: Dict[str, int], reading: Reading) -
     notes += checks.form_notes(texts.systems, texts.references)
     if texts.source:
         notes.append(checks.unrelated_note("source and reference", texts.source, reference))
-        if texts.source in texts.references:
+        same = ["a reference"] * (texts.source in texts.references)
+        same += [name for name, text in texts.systems.items() if text == texts.source]
+        if same:
             notes.append(
-                "the source and a reference are the same text; check that the right files are given"
+                f"the source and {', '.join(same)} are the same text; check that the right files "
+                "are given"
             )
     for name, text in texts.systems.items():
         shifted = checks.shift_note(name, text, reference, texts.index, texts.place)

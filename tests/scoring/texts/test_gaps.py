@@ -12,7 +12,7 @@ from fairseq_docmt.scoring.texts.matching import DEFAULT_READING, Reading
 from fairseq_docmt.scoring.texts.translations import read_translations
 
 #: 1 to 12: segments in the order of their numbers.
-SAME = "the source and a reference are the same text; check that the right files are given"
+SAME = "the source and {} are the same text; check that the right files are given"
 WORDS = [f"w{n} and v{n} are here" for n in range(1, 13)]
 
 
@@ -70,7 +70,7 @@ def test_marks_may_be_in_the_source_or_the_system(write, plain):
     assert found.systems["x"] == found.systems["y"] == found.source == WORDS[1:11]
     assert found.notes == [
         "left out, marked as bad (is_bad_source): 2 segments (a, 1; c, 4)",
-        SAME,
+        SAME.format("a reference, x, y"),
     ]
 
 
@@ -220,7 +220,7 @@ def test_segments_without_text_in_a_reference_or_the_source(write, kind):
     assert all(map(all, found.references)) and all(found.source or [True])
     note, *others = found.notes
     assert note == "left out, without a reference or source: 1 segments (a, 2)"
-    assert others == ([SAME] if kind == "source" else [])
+    assert others == ([SAME.format("a reference, x")] if kind == "source" else [])
 
 
 def numbered(numbers):

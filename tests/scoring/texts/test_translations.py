@@ -109,14 +109,33 @@ def test_empty_translations_without_boundaries(write):
     assert read(write, "A\n\nC\n\nD\n\nF\n", TWO).notes == ["x: 2 empty translations"]
 
 
-def test_a_source_that_is_a_reference_is_named(write):
-    systems = {"x": write("x", "A\nB\n")}
-    paths = [write("one", "a\nb\n"), write("two", "a\nc\n")]
-    note = "the source and a reference are the same text; check that the right files are given"
-    found = [
-        read_translations(systems, paths, source=path).notes for path in (paths[1], systems["x"])
+@pytest.mark.parametrize("source, same", [("two", "a reference"), ("x", "x"), ("new", None)])
+def test_a_source_that_is_another_text_is_named(write, source, same):
+    texts = {"x": "A\nB\n", "y": "A\nC\n", "one": "a\nb\n", "two": "a\nc\n", "new": "d\ne\n"}
+    files = {name: write(name, text) for name, text in texts.items()}
+    systems = {name: files[name] for name in "xy"}
+    found = read_translations(systems, [files["one"], files["two"]], source=files[source])
+    notes = [note for note in found.notes if "are the same text" in note]
+    wanted = f"the source and {same} are the same text; check that the right files are given"
+    assert notes == [wanted] * (same is not None)
+
+
+def test_an_output_of_scored_references_is_named(write):
+    """Its translations are the references, which may be given as a file, too."""
+    lines = [
+        f"T-{i}\t{text}\nH-{i}\t-1\t{text}\nD-{i}\t-1\t{text}\n" for i, text in enumerate("ab")
     ]
-    assert [note in notes for notes in found] == [True, False]
+    systems = {
+        "x": write("x", "".join(lines)),
+        "y": write("y", "".join(lines).replace("D-1\t-1\tb", "D-1\t-1\tc")),
+        "z": write("z", "a\nb\n"),
+    }
+    reference = write("reference", "a\nb\n")
+    found = read_translations(systems, [reference])
+    assert [note for note in found.notes if "--score-reference" in note] == [
+        "x: the translations are a reference, as in an output of fairseq-generate "
+        "--score-reference; give an output without this option"
+    ]
 
 
 def test_outputs_bring_their_references(write):
