@@ -141,6 +141,20 @@ def test_commands_align_what_does_not_match(scoring, write):
         scoring("metrics", f"x={write('y', 'a b')}", *arguments[1:], "--align", "en")
 
 
+def test_the_note_on_an_alignment_shows_suspected_segments(write):
+    reference = [[f"This is sentence {n} ." for n in "abcdefghij"]]
+    system = [
+        " ".join([*reference[0], *"and here are many more words than there were before".split()])
+    ]
+    (note,) = read_translations(
+        {"x": write("x", [system])}, [write("r", reference)], reading=Reading(align="en")
+    ).notes
+    assert note.endswith(
+        "suspected over-translation:1|suspected under-translation:0 (document, segment: "
+        "tokens/expected: 1, 10: 15/6)"
+    )
+
+
 def test_blocks_between_blank_lines_are_whole_documents():
     layout = layout_of(Lines("reference", ["a", "b", "", "c"]))
     assert layout.segments_by_document(Lines("x", ["u", "v", "w", "", "x"])) == [

@@ -95,6 +95,7 @@ def test_segments_are_left_out_by_number_and_not_by_place(write):
     )
     assert found.systems["x"] == [f"x{n}" for n in range(1, 13) if n != 11]
     assert found.references[0] == [f"r{n}" for n in range(1, 13) if n != 11]
+    assert [found.place(segment) for segment in (0, 10)] == ["a, 1", "a, 12"]
 
 
 @pytest.mark.parametrize("kind", ["records", "output"])

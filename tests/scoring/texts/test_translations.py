@@ -120,6 +120,21 @@ def test_a_source_that_is_another_text_is_named(write, source, same):
     assert notes == [wanted] * (same is not None)
 
 
+def test_empty_translations_are_counted_beside_other_notes(write):
+    records = [{"doc_id": "d", "segment": n, "text": text} for n, text in ((1, "A"), (2, ""))]
+    system = write("x.json", json.dumps(records))
+    found = read_translations({"x": system}, [write("reference", "a\nb\n")])
+    order, empty = found.notes
+    assert order.startswith("x: documents in the order of the file")
+    assert empty == "x: 1 empty translations"
+
+
+def test_an_output_without_translations(write):
+    path = write("x", "S-0\ta\nT-0\ta\n")
+    with pytest.raises(UserError, match=r"has no translations \(H- or D- lines\)"):
+        read_translations({"x": path}, [write("reference", "a\n")])
+
+
 def test_an_output_of_scored_references_is_named(write):
     """Its translations are the references, which may be given as a file, too."""
     lines = [
