@@ -152,6 +152,8 @@ def _of_file(error: Exception, _, frames: List[FrameType]) -> Optional[str]:
 def _of_fairseq(error: Exception, text: str, frames: List[FrameType]) -> Optional[str]:
     """Return fairseq's message if it is about options."""
     by_fairseq = frames and FAIRSEQ.search(_file(frames[-1]))
+    if by_fairseq and frames[-1].f_code.co_name == "parse_args_and_arch" and not text:
+        return "--arch is missing; give the architecture of the model"
     kinds = isinstance(error, (AssertionError, ValueError, ImportError)) or type(error) is Exception
     return text if by_fairseq and kinds and OF_OPTIONS.search(text) else None
 

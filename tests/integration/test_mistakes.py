@@ -398,6 +398,11 @@ TRAINING = {
         "--optimizer-overrides must be a dictionary such as \"{'lr': 0.1}\"",
         [*WINDOWS, *NEW, "--optimizer-overrides", "x"],
     ),
+    "no architecture": Case(
+        "--arch is missing; give the architecture of the model",
+        [*WINDOWS, *NEW],
+        model=(),
+    ),
     "an unknown metric": Case(
         (
             "validation does not compute 'x'; give another --best-checkpoint-metric, such as loss, "

@@ -119,13 +119,14 @@ def main(args) -> None:
         for name, result in results.items()
     }
     if args.baseline:
-        compared = compare(results, read_verdicts(args.baseline, results))
+        compared = compare(results, read_verdicts(args.baseline, results, _protocol_of(args)))
         tables.append(_table_of_comparison(compared))
         for name, found in compared.items():
             figures[name]["baseline"] = found._asdict()
     _tables.show(args, tables, [*signatures.values()], figures)
     if args.items:
-        write_text(args.items, "".join(f"{line}\n" for line in _item_lines(results)))
+        lines = _item_lines(results, _protocol_of(args))
+        write_text(args.items, "".join(f"{line}\n" for line in lines))
 
 
 def _refuse_unused(args) -> None:
@@ -280,12 +281,15 @@ class Comparison(NamedTuple):
     p: float
 
 
-def read_verdicts(path: str, results: Dict[str, SetResult]) -> Dict[str, List[bool]]:
+def read_verdicts(
+    path: str, results: Dict[str, SetResult], protocol: Optional[str] = None
+) -> Dict[str, List[bool]]:
     """Read which items another model gets right, from a file written by ``--items``.
 
     Args:
         path: file written by ``--items`` when the other model was run on the same sets.
         results: results of this model, by name of the set.
+        protocol: protocol of these results; None if it is not known.
 
     Returns:
         Name of the set -> for each of its items, whether the other model gets it right.
@@ -293,7 +297,7 @@ def read_verdicts(path: str, results: Dict[str, SetResult]) -> Dict[str, List[bo
     Raises:
         UserError: the file was not written by ``--items``, or does not list exactly the items of
             each set, in order, with the same labels and candidates.  The texts may differ, because
-            models may read them in different forms.
+            models may read them in different forms.  Or it was written with another protocol.
     """
     found: Dict[str, List[bool]] = {name: [] for name in results}
     for number, line in enumerate(lines_of(read_text(path)), start=1):
@@ -305,6 +309,11 @@ def read_verdicts(path: str, results: Dict[str, SetResult]) -> Dict[str, List[bo
             known = entry["labels"], entry["right"], len(entry["scores"])
         except (ValueError, KeyError, TypeError):
             raise UserError(f"{path}: line {number} is no item that --items wrote") from None
+        other = entry.get("protocol")  # missing in files of older versions
+        if None not in (other, protocol) and other != protocol:
+            raise UserError(
+                f"{path} was written with --protocol {other}, not {protocol}; use the same for both"
+            )
         if name in found:
             if place != len(found[name]) + 1:
                 raise UserError(f"{path}: line {number} is not item {len(found[name]) + 1}")
@@ -373,12 +382,11 @@ def _signature(name: str, args, result: SetResult, window: Optional[int]) -> str
     """Return the settings that led to the results of a set, like a signature of sacreBLEU.
 
     With ``--losses``, another program has chosen the context and computed the scores, so that the
-    signature leaves out the context.  It then names the protocol only if the protocol determines
-    how candidates with the same text are judged.
+    signature leaves out the context.
     """
     parts = [f"set:{name}", f"items:{len(result.items)}"]
-    if not args.losses or PROTOCOLS[args.protocol].equal != "merged":
-        parts.append(f"protocol:{args.protocol}")
+    protocol = _protocol_of(args)
+    parts += [] if protocol is None else [f"protocol:{protocol}"]
     parts.append(f"scores:{'losses' if args.losses else 'model'}")
     if not args.losses:
         parts.append(f"context:{'all' if args.context is None else args.context}")
@@ -386,6 +394,16 @@ def _signature(name: str, args, result: SetResult, window: Optional[int]) -> str
         parts += [] if window is None else [f"window:{window}"]
     parts += ["ties:wrong", _intervals.PROCEDURE]
     return "|".join(["contrastive", *parts, f"version:{fairseq_docmt.__version__}"])
+
+
+def _protocol_of(args) -> Optional[str]:
+    """Return the protocol by which items are scored and judged.
+
+    With ``--losses`` it is only known, and not None, if it determines how candidates with the same
+    text are judged.
+    """
+    is_known = not args.losses or PROTOCOLS[args.protocol].equal != "merged"
+    return args.protocol if is_known else None
 
 
 def _rows(name: str, result: SetResult) -> List[list]:
@@ -425,8 +443,9 @@ def _figure(found: Accuracy) -> dict:
     return {**found._asdict(), "accuracy": found.accuracy}
 
 
-def _item_lines(results: Dict[str, SetResult]):
+def _item_lines(results: Dict[str, SetResult], protocol: Optional[str]):
     for name, result in results.items():
         for number, (item, scores, verdict) in enumerate(zip(*result), start=1):
             entry = {"set": name, "item": number, "labels": item.labels, "right": item.correct}
-            yield json.dumps({**entry, "scores": scores, **verdict._asdict()}, ensure_ascii=False)
+            entry = {**entry, "protocol": protocol, "scores": scores, **verdict._asdict()}
+            yield json.dumps(entry, ensure_ascii=False)

@@ -406,7 +406,7 @@ def test_table_and_files(test_set, tmp_path):
     assert rows[2] == {
         **{"set": "set", "item": 3, "labels": {"phenomenon": "of 0", "distance": "2"}},
         **{"right": 0, "scores": [-1, -2, -3, -1], "correct": True, "tie": False},
-        "chance": pytest.approx(1 / 3),
+        **{"chance": pytest.approx(1 / 3), "protocol": None},
     }
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
         ["set.jsonl", "losses", *(p.name for p in out.values())]
@@ -435,6 +435,21 @@ def test_labels_do_not_end_cells_of_markdown(tmp_path):
         tmp_path / "m",
     )
     assert "| kind a\\|b c " in (tmp_path / "m").read_text()
+
+
+def test_a_baseline_of_another_protocol(window_checkpoint, test_set, tmp_path):
+    own, *others = (tmp_path / name for name in ("own", "wu", "losses"))
+    losses = tmp_path / "l"
+    losses.write_text("".join("1\n" for item in items() for _ in item["candidates"]))
+    model = [test_set, "--path", window_checkpoint, "--cpu"]
+    run(*model, "--items", own)
+    run(*model, "--protocol", "wu", "--items", others[0])
+    run(test_set, "--losses", losses, "--items", others[1])
+    run(*model, "--baseline", own)
+    run(*model, "--baseline", others[1])  # another program may use any protocol
+    run(test_set, "--losses", losses, "--baseline", own)
+    with pytest.raises(UserError, match="wu was written with --protocol wu, not plain; use the"):
+        run(*model, "--baseline", others[0])
 
 
 def test_the_difference_to_another_model(tmp_path):
