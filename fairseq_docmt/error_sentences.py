@@ -112,7 +112,7 @@ def _of_checkpoint(error: Exception, text: str, frames: List[FrameType]) -> Opti
 
 
 def _of_value(error: Exception, text: str, frames: List[FrameType]) -> Optional[str]:
-    """Return the sentence for the value of an option that fairseq, hydra or numpy cannot read."""
+    """Return the sentence for an option that is missing, or that a library cannot read."""
     for pattern, sentence in OF_HYDRA.items():
         match = re.match(pattern, text)
         if match:
@@ -129,6 +129,8 @@ def _of_value(error: Exception, text: str, frames: List[FrameType]) -> Optional[
         return f"{flag(name)} cannot be {value}; --help shows what it can be"
     if "load_checkpoint" in places and frames[-1].f_globals["__name__"] == "ast":
         return "--optimizer-overrides must be a dictionary such as \"{'lr': 0.1}\""
+    if not text and frames[-1:] == [places.get("parse_args_and_arch")]:
+        return "--arch is missing; give the architecture of the model"
     if isinstance(error, KeyError) and frames[-1:] == [places.get("validate")]:
         return (
             f"validation does not compute {text}; give another --best-checkpoint-metric, such as "
@@ -152,8 +154,6 @@ def _of_file(error: Exception, _, frames: List[FrameType]) -> Optional[str]:
 def _of_fairseq(error: Exception, text: str, frames: List[FrameType]) -> Optional[str]:
     """Return fairseq's message if it is about options."""
     by_fairseq = frames and FAIRSEQ.search(_file(frames[-1]))
-    if by_fairseq and frames[-1].f_code.co_name == "parse_args_and_arch" and not text:
-        return "--arch is missing; give the architecture of the model"
     kinds = isinstance(error, (AssertionError, ValueError, ImportError)) or type(error) is Exception
     return text if by_fairseq and kinds and OF_OPTIONS.search(text) else None
 

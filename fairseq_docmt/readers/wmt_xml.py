@@ -16,8 +16,6 @@ ELEMENTS = {
     "reference": ("ref", "translator"),
     "system": ("hyp", "system"),
 }
-
-
 _BEGIN = re.compile(r"<\?xml\b|<dataset\b")
 _BLANK_OR_COMMENT = re.compile(r"\s*(<!--.*?-->)?", flags=re.S)
 #: Tags that tell XML without a declaration from plain text.

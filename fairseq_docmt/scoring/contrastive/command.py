@@ -295,9 +295,9 @@ def read_verdicts(
         Name of the set -> for each of its items, whether the other model gets it right.
 
     Raises:
-        UserError: the file was not written by ``--items``, or does not list exactly the items of
-            each set, in order, with the same labels and candidates.  The texts may differ, because
-            models may read them in different forms.  Or it was written with another protocol.
+        UserError: the file was not written by ``--items``, was written with another protocol, or
+            does not list exactly the items of each set, in order, with the same labels and
+            candidates.  The texts may differ, because models may read them in different forms.
     """
     found: Dict[str, List[bool]] = {name: [] for name in results}
     for number, line in enumerate(lines_of(read_text(path)), start=1):
@@ -397,10 +397,10 @@ def _signature(name: str, args, result: SetResult, window: Optional[int]) -> str
 
 
 def _protocol_of(args) -> Optional[str]:
-    """Return the protocol by which items are scored and judged.
+    """Return the protocol by which items are scored and judged; None if it is not known.
 
-    With ``--losses`` it is only known, and not None, if it determines how candidates with the same
-    text are judged.
+    With ``--losses``, another program has computed the scores, so that the protocol is known only
+    if it determines how candidates with the same text are judged.
     """
     is_known = not args.losses or PROTOCOLS[args.protocol].equal != "merged"
     return args.protocol if is_known else None

@@ -209,8 +209,8 @@ def read_translations(
     for name, text in result.systems.items():
         if isinstance(inputs[name], Output) and text in texts:
             notes.append(
-                f"{name}: the translations are a reference, as in an output of fairseq-generate "
-                "--score-reference; give an output without this option"
+                f"{name}: the translations are a reference; check that the output was not made "
+                "with --score-reference, which prints the references as translations"
             )
     result = _described(without_gaps(result, layout, gaps, inputs, reading), aligned, reading)
     if result.whole:

@@ -438,18 +438,18 @@ def test_labels_do_not_end_cells_of_markdown(tmp_path):
 
 
 def test_a_baseline_of_another_protocol(window_checkpoint, test_set, tmp_path):
-    own, *others = (tmp_path / name for name in ("own", "wu", "losses"))
-    losses = tmp_path / "l"
+    plain, wu, other = (tmp_path / name for name in ("plain", "wu", "other"))
+    losses = tmp_path / "losses"
     losses.write_text("".join("1\n" for item in items() for _ in item["candidates"]))
     model = [test_set, "--path", window_checkpoint, "--cpu"]
-    run(*model, "--items", own)
-    run(*model, "--protocol", "wu", "--items", others[0])
-    run(test_set, "--losses", losses, "--items", others[1])
-    run(*model, "--baseline", own)
-    run(*model, "--baseline", others[1])  # another program may use any protocol
-    run(test_set, "--losses", losses, "--baseline", own)
+    run(*model, "--items", plain)
+    run(*model, "--protocol", "wu", "--items", wu)
+    run(test_set, "--losses", losses, "--items", other)
+    run(*model, "--baseline", plain)
+    run(*model, "--baseline", other)  # another program may use any protocol
+    run(test_set, "--losses", losses, "--baseline", plain)
     with pytest.raises(UserError, match="wu was written with --protocol wu, not plain; use the"):
-        run(*model, "--baseline", others[0])
+        run(*model, "--baseline", wu)
 
 
 def test_the_difference_to_another_model(tmp_path):

@@ -11,8 +11,8 @@ from fairseq_docmt.errors import UserError
 from fairseq_docmt.scoring.texts.matching import DEFAULT_READING, Reading
 from fairseq_docmt.scoring.texts.translations import read_translations
 
-#: 1 to 12: segments in the order of their numbers.
 SAME = "the source and {} are the same text; check that the right files are given"
+#: 1 to 12: segments in the order of their numbers.
 WORDS = [f"w{n} and v{n} are here" for n in range(1, 13)]
 
 

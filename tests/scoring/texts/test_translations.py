@@ -148,8 +148,8 @@ def test_an_output_of_scored_references_is_named(write):
     reference = write("reference", "a\nb\n")
     found = read_translations(systems, [reference])
     assert [note for note in found.notes if "--score-reference" in note] == [
-        "x: the translations are a reference, as in an output of fairseq-generate "
-        "--score-reference; give an output without this option"
+        "x: the translations are a reference; check that the output was not made with "
+        "--score-reference, which prints the references as translations"
     ]
 
 
